@@ -1,0 +1,5 @@
+mod burst;
+mod pool;
+
+pub use burst::{BURST, Burst};
+pub use pool::{Frame, Pool, Region};

@@ -1,0 +1,216 @@
+use super::ethernet::{self, HEADER_LEN, TAG_LEN};
+use super::{checksum, ipv4, ipv6};
+use crate::counters::DropReason;
+
+/// IP protocol number of ICMP.
+pub const PROTO_ICMP: u8 = 1;
+/// IP protocol number of TCP.
+pub const PROTO_TCP: u8 = 6;
+/// IP protocol number of UDP.
+pub const PROTO_UDP: u8 = 17;
+/// IP protocol number of ICMPv6.
+pub const PROTO_ICMPV6: u8 = 58;
+const PROTO_DCCP: u8 = 33;
+const PROTO_SCTP: u8 = 132;
+const PROTO_UDPLITE: u8 = 136;
+
+/// IPv6 extension headers followed before giving up on finding the transport header. A router need
+/// not find it (RFC 7045): past the limit the packet is forwarded without its ports in the hash.
+const MAX_EXTENSIONS: usize = 8;
+
+/// What the innermost EtherType announces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum L3 {
+    /// Neither IP nor ARP.
+    #[default]
+    Other,
+    /// ARP.
+    Arp,
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+/// Where the headers of a frame are. All offsets are in bytes from the start of the frame and lie
+/// within it.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Headers {
+    /// Start of the network header: after the addresses, all tags and the EtherType.
+    pub l3: u16,
+    /// Start of the transport header; 0 if there is none (not IP, later fragment, no next header).
+    pub l4: u16,
+    /// End of the IP datagram; what follows is Ethernet padding. The frame's length if not IP.
+    pub end: u16,
+    /// The innermost EtherType (or 802.3 length).
+    pub ethertype: u16,
+    /// What that EtherType announces.
+    pub kind: L3,
+    /// Transport protocol, after all extension headers; 0 if not IP.
+    pub proto: u8,
+    /// What is wrong with the network header, if anything: such a frame may be bridged, not routed.
+    pub fault: Option<DropReason>,
+    flags: u8,
+}
+
+const FRAGMENT: u8 = 1;
+const LATER_FRAGMENT: u8 = 2;
+
+impl Headers {
+    /// Whether the packet is a fragment, first or later.
+    #[inline]
+    pub fn is_fragment(&self) -> bool {
+        self.flags & FRAGMENT != 0
+    }
+
+    /// Whether the packet is a fragment that does not start its datagram.
+    #[inline]
+    pub fn is_later_fragment(&self) -> bool {
+        self.flags & LATER_FRAGMENT != 0
+    }
+
+    /// Number of VLAN tags.
+    #[inline]
+    pub fn tags(&self) -> usize {
+        (self.l3 as usize).saturating_sub(HEADER_LEN) / TAG_LEN
+    }
+
+    /// Source and destination port as one big-endian word; `None` if the protocol has none, the
+    /// packet is a fragment, or it ends before them.
+    #[inline]
+    pub fn ports(&self, frame: &[u8]) -> Option<u32> {
+        let l4 = self.l4 as usize;
+        let has_ports = matches!(self.proto, PROTO_TCP | PROTO_UDP | PROTO_SCTP | PROTO_DCCP | PROTO_UDPLITE);
+        if !has_ports || l4 == 0 || self.is_fragment() || l4 + 4 > self.end as usize {
+            return None;
+        }
+        Some(u32::from_be_bytes(frame[l4..l4 + 4].try_into().expect("four bytes")))
+    }
+}
+
+/// Finds the headers of `frame` (without FCS, at most 65,535 bytes).
+///
+/// # Errors
+/// [`DropReason::Runt`], [`DropReason::Giant`] or [`DropReason::TruncatedTag`]: not an Ethernet frame. A
+/// bad network header is no error but a [`Headers::fault`].
+#[inline]
+pub fn parse(frame: &[u8]) -> Result<Headers, DropReason> {
+    if frame.len() > u16::MAX as usize {
+        return Err(DropReason::Giant);
+    }
+    if frame.len() < HEADER_LEN {
+        return Err(DropReason::Runt);
+    }
+    let mut ethertype = be16(frame, 12);
+    let mut l3 = HEADER_LEN;
+    while ethernet::is_tag(ethertype) {
+        if l3 + TAG_LEN > frame.len() {
+            return Err(DropReason::TruncatedTag);
+        }
+        ethertype = be16(frame, l3 + 2);
+        l3 += TAG_LEN;
+    }
+    let mut headers = Headers { l3: l3 as u16, end: frame.len() as u16, ethertype, ..Headers::default() };
+    match ethertype {
+        ethernet::ETHERTYPE_IPV4 => {
+            headers.kind = L3::Ipv4;
+            headers.fault = parse_ipv4(frame, l3, &mut headers).err();
+        }
+        ethernet::ETHERTYPE_IPV6 => {
+            headers.kind = L3::Ipv6;
+            headers.fault = parse_ipv6(frame, l3, &mut headers).err();
+        }
+        ethernet::ETHERTYPE_ARP => headers.kind = L3::Arp,
+        _ => {}
+    }
+    Ok(headers)
+}
+
+#[inline]
+fn be16(frame: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([frame[at], frame[at + 1]])
+}
+
+#[inline]
+fn parse_ipv4(frame: &[u8], l3: usize, headers: &mut Headers) -> Result<(), DropReason> {
+    let Some(header) = frame.get(l3..l3 + ipv4::MIN_HEADER) else {
+        return Err(DropReason::TruncatedL3);
+    };
+    if header[0] >> 4 != 4 {
+        return Err(DropReason::BadIpVersion);
+    }
+    let header_len = usize::from(header[0] & 0xf) * 4;
+    let total_len = usize::from(be16(header, 2));
+    if header_len < ipv4::MIN_HEADER || total_len < header_len {
+        return Err(DropReason::BadIpLength);
+    }
+    if l3 + total_len > frame.len() {
+        return Err(DropReason::TruncatedL3);
+    }
+    if checksum::fold(checksum::sum(&frame[l3..l3 + header_len], 0)) != 0xffff {
+        return Err(DropReason::BadIpChecksum);
+    }
+    headers.end = (l3 + total_len) as u16;
+    headers.proto = header[9];
+    let fragment = be16(header, 6) & 0x3fff; // more-fragments bit and offset
+    if fragment != 0 {
+        headers.flags = FRAGMENT;
+        if fragment & 0x1fff != 0 {
+            headers.flags |= LATER_FRAGMENT;
+            return Ok(());
+        }
+    }
+    headers.l4 = (l3 + header_len) as u16;
+    Ok(())
+}
+
+#[inline]
+fn parse_ipv6(frame: &[u8], l3: usize, headers: &mut Headers) -> Result<(), DropReason> {
+    let Some(header) = frame.get(l3..l3 + ipv6::HEADER) else {
+        return Err(DropReason::TruncatedL3);
+    };
+    if header[0] >> 4 != 6 {
+        return Err(DropReason::BadIpVersion);
+    }
+    let end = l3 + ipv6::HEADER + usize::from(be16(header, 4));
+    if end > frame.len() {
+        return Err(DropReason::TruncatedL3);
+    }
+    headers.end = end as u16;
+    headers.proto = header[6];
+    let mut at = l3 + ipv6::HEADER;
+    for _ in 0..MAX_EXTENSIONS {
+        // A chain that ends inside an extension header leaves `l4` 0: forwarded, not looked into.
+        let step = match headers.proto {
+            // Hop-by-hop, routing, destination options, mobility, HIP, shim6: length in 8 bytes.
+            0 | 43 | 60 | 135 | 139 | 140 if at + 8 <= end => (usize::from(frame[at + 1]) + 1) * 8,
+            // Authentication header: length in 4 bytes, less two (RFC 4302).
+            51 if at + 8 <= end => (usize::from(frame[at + 1]) + 2) * 4,
+            44 if at + 8 <= end => {
+                let fragment = be16(frame, at + 2) & 0xfff9;
+                if fragment != 0 {
+                    // An atomic fragment (offset 0, no more) is a whole packet (RFC 6946).
+                    headers.flags |= FRAGMENT;
+                }
+                if fragment & 0xfff8 != 0 {
+                    headers.flags |= LATER_FRAGMENT;
+                    headers.proto = frame[at];
+                    return Ok(());
+                }
+                8
+            }
+            0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 => return Ok(()),
+            59 => return Ok(()), // no next header
+            _ => {
+                headers.l4 = at as u16;
+                return Ok(());
+            }
+        };
+        headers.proto = frame[at];
+        at += step;
+        if at > end {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
