@@ -29,7 +29,7 @@ pub trait Ingress {
 
     /// Takes a frame for which [`Verdict::Hold`] was returned. It must come back by
     /// [`Outbox::release`].
-    fn hold(&mut self, frame: Frame, meta: Meta);
+    fn hold(&mut self, now: Instant, frame: Frame, meta: Meta);
 
     /// Time has passed a deadline.
     fn tick(&mut self, cx: &mut Context<'_>) {

@@ -96,7 +96,7 @@ impl<P: Program> Switch<P> {
                     self.counters[port.index()].consumed += 1;
                     pool.free(frame);
                 }
-                Verdict::Hold => self.ingress.hold(frame, meta),
+                Verdict::Hold => self.ingress.hold(now, frame, meta),
                 Verdict::Punt if self.punted.len() < PUNT_CAPACITY => {
                     self.counters[port.index()].consumed += 1;
                     self.punted.push_back((frame, meta));

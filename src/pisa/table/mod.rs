@@ -10,7 +10,7 @@ pub mod register;
 pub mod ternary;
 
 pub use exact::ExactTable;
-pub use group::{Group, GroupTable};
+pub use group::{Group, GroupId, GroupTable};
 pub use lpm::{Lpm, LpmKey};
 pub use register::Registers;
 pub use ternary::TernaryTable;
