@@ -21,6 +21,8 @@ pub mod ingress;
 pub mod neighbour;
 /// Slow-path messages the switch makes: ARP, ND, ICMP.
 pub mod reply;
+/// What is shown to users.
+pub mod view;
 
 use std::marker::PhantomData;
 

@@ -42,6 +42,13 @@ pub struct Neighbour {
     probes: u8,
 }
 
+impl Neighbour {
+    /// Requests sent since it last confirmed.
+    pub fn probes(&self) -> u8 {
+        self.probes
+    }
+}
+
 /// What a look-up found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {

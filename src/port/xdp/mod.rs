@@ -26,7 +26,7 @@ mod socket;
 
 pub use device::Device;
 pub use memory::{CHUNK_HEADROOM, Memory};
-pub use program::XdpMode;
+pub use crate::id::XdpMode;
 pub use socket::{XdpOptions, XdpPort};
 
 use std::io;

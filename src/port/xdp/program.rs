@@ -2,29 +2,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder};
-use serde::{Deserialize, Serialize};
+use crate::id::XdpMode;
 
 use super::{Device, XdpError};
-
-/// Where in the kernel frames are taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum XdpMode {
-    /// In the driver, before the kernel makes a socket buffer. The default.
-    #[default]
-    Native,
-    /// After it has: slower, but works with every driver.
-    Generic,
-}
-
-impl std::fmt::Display for XdpMode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            XdpMode::Native => "native",
-            XdpMode::Generic => "generic",
-        })
-    }
-}
 
 /// An ELF object as libelf wants it: aligned.
 #[repr(align(16))]
