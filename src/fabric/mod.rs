@@ -1,1 +1,2 @@
-
+/// Messages a switch makes itself: ARP, neighbour discovery, ICMP.
+pub mod reply;
