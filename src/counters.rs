@@ -42,6 +42,8 @@ drop_reasons! {
     MartianDestination = "martian_destination",
     /// An ARP packet or neighbour discovery message that fails its own rules.
     BadNeighbourMessage = "bad_neighbour_message",
+    /// An ICMP echo request to the switch with a wrong ICMP checksum.
+    BadIcmpChecksum = "bad_icmp_checksum",
     /// Not addressed to this switch's MAC on a port that only routes.
     NotForUs = "not_for_us",
     /// An EtherType that this port does not forward.

@@ -1,3 +1,4 @@
+use super::ipv6;
 use super::parse::{Headers, L3, PROTO_TCP, PROTO_UDP};
 
 /// Adds `bytes` to a ones-complement sum (RFC 1071), big endian, an odd last byte padded with zero.
@@ -29,17 +30,35 @@ pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(u64::from(!checksum) + u64::from(!old) + u64::from(new))
 }
 
-/// The folded pseudo-header sum of the TCP or UDP segment that `headers` found, not complemented:
-/// addresses, protocol, segment length (RFC 9293 section 3.1, RFC 8200 section 8.1).
+/// The folded pseudo-header sum of the TCP or UDP segment of `len` bytes that `headers` found, not
+/// complemented: addresses, protocol, length (RFC 9293 section 3.1, RFC 8200 section 8.1). `None` if
+/// a routing header hides where the packet ends up.
 #[inline]
-fn pseudo_header(frame: &[u8], headers: &Headers) -> u16 {
+fn pseudo_header(frame: &[u8], headers: &Headers, len: usize) -> Option<u16> {
     let l3 = headers.l3 as usize;
-    let addresses = match headers.kind {
-        L3::Ipv4 => &frame[l3 + 12..l3 + 20],
-        _ => &frame[l3 + 8..l3 + 40],
-    };
-    let len = u64::from(headers.end - headers.l4);
-    fold(sum(addresses, u64::from(headers.proto) + len))
+    let rest = u64::from(headers.proto) + len as u64;
+    if headers.kind == L3::Ipv4 {
+        return Some(fold(sum(&frame[l3 + 12..l3 + 20], rest)));
+    }
+    if headers.l4 as usize == l3 + ipv6::HEADER {
+        return Some(fold(sum(&frame[l3 + 8..l3 + 40], rest)));
+    }
+    let dst = final_destination(frame, headers)?;
+    Some(fold(sum(dst, sum(&frame[l3 + 8..l3 + 24], rest))))
+}
+
+/// The address an IPv6 packet ends up at, 16 bytes: the header's destination, unless a routing header
+/// still has segments to visit. Type 2 (RFC 6275, section 6.4) and the segment routing header (type
+/// 4, RFC 8754, section 2) both keep the final destination first in their list; other types are
+/// deprecated or compressed, and give `None`.
+#[cold]
+fn final_destination<'a>(frame: &'a [u8], headers: &Headers) -> Option<&'a [u8]> {
+    let l3 = headers.l3 as usize;
+    match ipv6::extensions(frame, headers).find(|(kind, bytes)| *kind == ipv6::ROUTING && bytes[3] > 0) {
+        None => Some(&frame[l3 + 24..l3 + 40]),
+        Some((_, routing)) if matches!(routing[2], 2 | 4) => routing.get(8..24),
+        Some(_) => None,
+    }
 }
 
 /// Completes a partial TCP or UDP checksum, as a NIC would; `true` if it wrote one.
@@ -47,24 +66,36 @@ fn pseudo_header(frame: &[u8], headers: &Headers) -> u16 {
 /// A veth hands over frames whose sender left the checksum to the hardware: the field then holds
 /// exactly the folded pseudo-header sum. A finished checksum equals it once in 65,536 frames, and
 /// then computing it again gives the same value, so no state about offloads is needed.
-/// Fragments are finished by their sender and left alone.
+///
+/// Left alone: fragments (finished by their sender), UDP whose length field cannot be, and packets
+/// whose sender summed another address than the headers show (IPv4 source routing, a home address
+/// option, a routing header of a type that `final_destination` does not read): their field never
+/// equals the sum but by chance. With a routing header the final destination is summed, as RFC 8200,
+/// section 8.1, asks of the originating node.
 #[inline]
 pub fn complete_partial(frame: &mut [u8], headers: &Headers) -> bool {
     if headers.fault.is_some() || headers.is_fragment() || headers.l4 == 0 {
         return false;
     }
-    let (l4, end) = (headers.l4 as usize, headers.end as usize);
-    let field = match headers.proto {
-        PROTO_TCP if end - l4 >= 20 => l4 + 16,
-        PROTO_UDP if end - l4 >= 8 => l4 + 6,
+    let l4 = headers.l4 as usize;
+    let available = headers.end as usize - l4;
+    let (field, len) = match headers.proto {
+        PROTO_TCP if available >= 20 => (l4 + 16, available),
+        // UDP covers what its own length says (RFC 768), which may be less than IP carries.
+        PROTO_UDP if available >= 8 => (l4 + 6, usize::from(u16::from_be_bytes([frame[l4 + 4], frame[l4 + 5]]))),
         _ => return false,
     };
-    let pseudo = pseudo_header(frame, headers);
+    if len > available || len < 8 {
+        return false;
+    }
+    let Some(pseudo) = pseudo_header(frame, headers, len) else {
+        return false;
+    };
     if frame[field..field + 2] != pseudo.to_be_bytes() {
         return false;
     }
     // The field still holds the pseudo-header sum, so summing the segment counts it in.
-    let mut complete = !fold(sum(&frame[l4..end], 0));
+    let mut complete = !fold(sum(&frame[l4..l4 + len], 0));
     if complete == 0 && headers.proto == PROTO_UDP {
         complete = 0xffff; // 0 means "no checksum" (RFC 768)
     }

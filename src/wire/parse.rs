@@ -14,10 +14,6 @@ const PROTO_DCCP: u8 = 33;
 const PROTO_SCTP: u8 = 132;
 const PROTO_UDPLITE: u8 = 136;
 
-/// IPv6 extension headers followed before giving up on finding the transport header. A router need
-/// not find it (RFC 7045): past the limit the packet is forwarded without its ports in the hash.
-const MAX_EXTENSIONS: usize = 8;
-
 /// What the innermost EtherType announces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum L3 {
@@ -38,7 +34,8 @@ pub enum L3 {
 pub struct Headers {
     /// Start of the network header: after the addresses, all tags and the EtherType.
     pub l3: u16,
-    /// Start of the transport header; 0 if there is none (not IP, later fragment, no next header).
+    /// Start of the transport header, at most `end`; 0 if there is none (not IP, later fragment, no
+    /// next header) or it was not found (an extension header chain that is cut short or too long).
     pub l4: u16,
     /// End of the IP datagram; what follows is Ethernet padding. The frame's length if not IP.
     pub end: u16,
@@ -46,7 +43,9 @@ pub struct Headers {
     pub ethertype: u16,
     /// What that EtherType announces.
     pub kind: L3,
-    /// Transport protocol, after all extension headers; 0 if not IP.
+    /// Transport protocol, after all extension headers that were followed; 0 if not IP. The
+    /// fragments of one IPv6 datagram may differ in it: the first shows what comes after the
+    /// destination options, the later ones only the number of that header.
     pub proto: u8,
     /// What is wrong with the network header, if anything: such a frame may be bridged, not routed.
     pub fault: Option<DropReason>,
@@ -176,41 +175,46 @@ fn parse_ipv6(frame: &[u8], l3: usize, headers: &mut Headers) -> Result<(), Drop
     if end > frame.len() {
         return Err(DropReason::TruncatedL3);
     }
-    headers.end = end as u16;
     headers.proto = header[6];
+    if end == l3 + ipv6::HEADER && headers.proto == ipv6::HOP_BY_HOP {
+        // Length 0 before a hop-by-hop header announces a jumbogram (RFC 2675, section 2), whose
+        // payload is over 65,535 bytes and so in no frame that gets here; without the jumbo option
+        // it is an error by section 3.
+        headers.proto = 0;
+        return Err(DropReason::BadIpLength);
+    }
+    headers.end = end as u16;
     let mut at = l3 + ipv6::HEADER;
-    for _ in 0..MAX_EXTENSIONS {
-        // A chain that ends inside an extension header leaves `l4` 0: forwarded, not looked into.
-        let step = match headers.proto {
-            // Hop-by-hop, routing, destination options, mobility, HIP, shim6: length in 8 bytes.
-            0 | 43 | 60 | 135 | 139 | 140 if at + 8 <= end => (usize::from(frame[at + 1]) + 1) * 8,
-            // Authentication header: length in 4 bytes, less two (RFC 4302).
-            51 if at + 8 <= end => (usize::from(frame[at + 1]) + 2) * 4,
-            44 if at + 8 <= end => {
-                let fragment = be16(frame, at + 2) & 0xfff9;
-                if fragment != 0 {
-                    // An atomic fragment (offset 0, no more) is a whole packet (RFC 6946).
-                    headers.flags |= FRAGMENT;
-                }
-                if fragment & 0xfff8 != 0 {
-                    headers.flags |= LATER_FRAGMENT;
-                    headers.proto = frame[at];
-                    return Ok(());
-                }
-                8
-            }
-            0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 => return Ok(()),
-            59 => return Ok(()), // no next header
-            _ => {
+    let mut followed = 0;
+    loop {
+        let kind = headers.proto;
+        if !ipv6::is_extension(kind) {
+            if kind != ipv6::NO_NEXT_HEADER {
                 headers.l4 = at as u16;
+            }
+            return Ok(());
+        }
+        // A chain that is too long, or ends inside a header, leaves `l4` 0: forwarded, not looked into.
+        if followed == ipv6::MAX_EXTENSIONS || at + ipv6::MIN_EXTENSION > end {
+            return Ok(());
+        }
+        followed += 1;
+        let next = at + ipv6::extension_len(kind, frame[at + 1]);
+        headers.proto = frame[at];
+        if kind == ipv6::FRAGMENT {
+            // An atomic fragment (offset 0, no more) is a whole packet (RFC 6946).
+            let fragment = be16(frame, at + 2) & 0xfff9;
+            if fragment != 0 {
+                headers.flags |= FRAGMENT;
+            }
+            if fragment & 0xfff8 != 0 {
+                headers.flags |= LATER_FRAGMENT;
                 return Ok(());
             }
-        };
-        headers.proto = frame[at];
-        at += step;
+        }
+        at = next;
         if at > end {
             return Ok(());
         }
     }
-    Ok(())
 }
