@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::{ConfigError, Problem};
 
+pub use crate::id::XdpMode;
 use crate::id::{PortId, PortKind, PortMask, Role, SwitchId};
 use crate::units::{BitRate, Bytes};
 use crate::wire::MacAddr;
@@ -106,26 +107,6 @@ impl fmt::Display for PollMode {
         f.write_str(match self {
             PollMode::Busy => "busy",
             PollMode::Adaptive => "adaptive",
-        })
-    }
-}
-
-/// Where the XDP program hooks in.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum XdpMode {
-    /// In the driver, before the kernel allocates an skb.
-    #[default]
-    Native,
-    /// After the skb: slower, any driver.
-    Generic,
-}
-
-impl fmt::Display for XdpMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            XdpMode::Native => "native",
-            XdpMode::Generic => "generic",
         })
     }
 }

@@ -2,19 +2,17 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
-
 use crate::id::PortId;
 use crate::time::Instant;
 use crate::wire::MacAddr;
+use ipnet::IpNet;
 
 use super::fib::NextHop;
 use super::hooks::SchemeIngress;
 use super::ingress::FabricIngress;
 
 /// A neighbour of the segment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NeighbourView {
     /// Its IP address.
     pub address: IpAddr,
@@ -31,7 +29,7 @@ pub struct NeighbourView {
 }
 
 /// A station that the bridge has learned.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StationView {
     /// Its MAC address.
     pub mac: MacAddr,
@@ -42,7 +40,7 @@ pub struct StationView {
 }
 
 /// A route and the ports it may take.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathView {
     /// The prefix.
     pub prefix: IpNet,

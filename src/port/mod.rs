@@ -11,12 +11,12 @@ pub mod xdp;
 
 use std::io;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::frame::{Burst, Pool};
 
 /// What the kernel counted at an AF_XDP socket (`XDP_STATISTICS`), and what the port itself saw.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceStats {
     /// Frames lost for other reasons than a full ring, e.g. too long for a chunk.
     pub rx_dropped: u64,

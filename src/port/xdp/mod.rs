@@ -24,9 +24,9 @@ mod memory;
 mod program;
 mod socket;
 
+pub use crate::id::XdpMode;
 pub use device::Device;
 pub use memory::{CHUNK_HEADROOM, Memory};
-pub use crate::id::XdpMode;
 pub use socket::{XdpOptions, XdpPort};
 
 use std::io;

@@ -1,8 +1,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use libbpf_rs::{MapCore, MapFlags, ObjectBuilder};
 use crate::id::XdpMode;
+use libbpf_rs::{MapCore, MapFlags, ObjectBuilder};
 
 use super::{Device, XdpError};
 
