@@ -68,7 +68,8 @@ ports = []
 /// The least file of a ToR with a host and an uplink; `{}` lines are put where they belong.
 fn tor(top: &str, host: &str, up: &str, tables: &str) -> String {
     format!(
-        "name = \"t\"\nrole = \"tor\"\n{top}\n[[port]]\ninterface = \"h0\"\nkind = \"host\"\n{host}\n[[port]]\ninterface = \"up0\"\nkind = \"up\"\n{up}\n{tables}"
+        "name = \"t\"\nrole = \"tor\"\n{top}\n[[port]]\ninterface = \"h0\"\nkind = \"host\"\n{host}\n\
+         [[port]]\ninterface = \"up0\"\nkind = \"up\"\n{up}\n{tables}"
     )
 }
 
@@ -154,6 +155,8 @@ fn derived_macs_and_seeds_are_stable_and_differ_by_switch() {
 fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
     let route = |prefix: &str, ports: &str| format!("[[route]]\nprefix = \"{prefix}\"\nports = {ports}");
     let segment = "[segment]\nipv4 = \"10.0.0.1/24\"\nipv6 = \"fd00::1/64\"";
+    // One case a line, however long, reads best as a table.
+    #[rustfmt::skip]
     let cases: &[(String, &str)] = &[
         // Text of values.
         (tor("", "rate = \"fast\"", "", ""), "t.toml:7:8: port \"h0\": rate `fast` is not a rate: write a number and a unit, like \"10Gbit\", \"100Mbit\" or \"0\" (unlimited)"),
@@ -173,6 +176,9 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         (tor("", "", "", "[runtime]\ncpu = 1"), "t.toml:13:1: runtime: unknown key `cpu`: write one of `poll`, `core`, `frames`, `control`"),
         (tor("", "mode = \"fast\"", "", ""), "t.toml:7:8: port \"h0\": mode: unknown value `fast`: write `native` or `generic`"),
         (tor("", "mtu = \"1500\"", "", ""), "t.toml:7:7: port \"h0\": mtu: invalid type: string \"1500\": write a whole number without quotes"),
+        (tor("", "", "", "[[route]]\nprefix = \"::/0\"\nports = \"up0\""), "t.toml:14:9: route \"::/0\": ports: invalid type: string \"up0\": write a list, like [\"a\", \"b\"]"),
+        ("name = \"t\"\nrole = \"tor\"\n[port]\ninterface = \"x\"\nkind = \"up\"".into(), "t.toml:3:1: [port] makes a single table of a list: write [[port]] for each port"),
+        ("name = \"t\"\nrole = \"tor\"\nport = [1]".into(), "t.toml:3:9: port: invalid type: integer `1`: write a table of keys and values"),
         (tor("", "rate = true", "", ""), "t.toml:7:8: port \"h0\": rate: invalid type: boolean `true`: write a string or a number"),
         (tor("id = 1\nid = 2", "", "", ""), "t.toml:4:1: not TOML: duplicate key"),
         // Missing keys.
@@ -294,7 +300,8 @@ fn a_configuration_made_in_code_obeys_the_same_rules() {
     let message = config.validate().unwrap_err().to_string();
     assert_eq!(
         message,
-        "switch tor0-0: port \"h0-0-2\": mtu 9000 needs frames larger than the 4 KiB of this version: write at most 3506\n\
+        "switch tor0-0: port \"h0-0-2\": mtu 9000 needs frames larger than the 4 KiB of this version: \
+         write at most 3506\n\
          switch tor0-0: route \"0.0.0.0/0\": ports: the switch has no port 9: name one it has"
     );
     assert!(SwitchConfig::parse(&config.to_toml(), "t.toml").is_err());
@@ -368,7 +375,8 @@ prop_compose! {
         (name, id, seed, mac) in ("[a-z0-9][a-zA-Z0-9._-]{0,40}", any::<u16>(), any::<u64>(), mac()),
         routers in (any::<bool>(), any::<bool>()),
         segment in prop::option::of((24u8..=30, any::<bool>(), any::<bool>())),
-        (busy, core, frames, control) in (any::<bool>(), prop::option::of(0usize..64), 1024u32..100_000, "/[ -~]{0,80}"),
+        (busy, core) in (any::<bool>(), prop::option::of(0usize..64)),
+        (frames, control) in (1024u32..100_000, "/[ -~]{0,80}"),
         (packets, bytes, control_packets, mark) in (1u32..100_000, 1u64..1 << 32, 1u32..1000, any::<u64>()),
         ports in prop::collection::vec(port(role), 1..12),
         routes in prop::collection::vec((prefix(), any::<u64>()), 0..12),
@@ -422,7 +430,11 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_reader_panic(text in "\\PC{0,200}", cut in 0usize..800, insert in "[\"\\[\\]={}a-z0-9\n.é-]{0,6}") {
+    fn no_text_makes_the_reader_panic(
+        text in "\\PC{0,200}",
+        cut in 0usize..800,
+        insert in "[\"\\[\\]={}a-z0-9\n.é-]{0,6}",
+    ) {
         let _ = SwitchConfig::parse(&text, "t.toml");
         // A file broken in one place comes nearer the deep paths than noise does.
         let at = cut.min(FULL.len());

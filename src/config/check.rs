@@ -38,7 +38,8 @@ fn identity(config: &SwitchConfig, found: &mut Found) {
         note(
             "name",
             format!(
-                "name `{name}` can't name a socket and a namespace: write letters, digits, `.`, `_` and `-`, a letter or digit first"
+                "name `{name}` can't name a socket and a namespace: \
+                 write letters, digits, `.`, `_` and `-`, a letter or digit first"
             ),
         );
     }
@@ -234,7 +235,8 @@ fn check_port(role: Role, ipv6: bool, port: &PortConfig, note: &mut dyn FnMut(&'
         Some(mtu) if ipv6 && mtu < MIN_IPV6_MTU => note(
             "mtu",
             format!(
-                "mtu {mtu} can't carry IPv6 (RFC 8200): write at least {MIN_IPV6_MTU}, or take the IPv6 segment and routes out"
+                "mtu {mtu} can't carry IPv6 (RFC 8200): \
+                 write at least {MIN_IPV6_MTU}, or take the IPv6 segment and routes out"
             ),
         ),
         _ => {}

@@ -119,10 +119,24 @@ impl<'t> Document<'t> {
     /// An error of shape: unknown key, wrong type.
     pub(super) fn shape_error(&self, tree: &DeTable<'t>, error: &toml::de::Error) -> ConfigError {
         let at = error.span().map_or(0, |s| s.start);
-        let message = one_line(error)
-            .replacen("unknown field", "unknown key", 1)
-            .replacen("unknown variant", "unknown value", 1)
-            .replacen(", expected", ": write", 1);
+        if let Some(list) =
+            ["port", "route"].into_iter().find(|key| tree.get(*key).is_some_and(|v| v.get_ref().is_table()))
+        {
+            let message = format!("[{list}] makes a single table of a list: write [[{list}]] for each {list}");
+            return self.invalid(vec![self.problem(offset(tree, Table::Top.key(list)), message)]);
+        }
+        // serde's words for TOML's things.
+        let message = [
+            ("unknown field", "unknown key"),
+            ("unknown variant", "unknown value"),
+            (" as i128", ""),
+            ("invalid type: map", "invalid type: table"),
+            ("invalid type: sequence", "invalid type: list"),
+            ("expected a sequence", "expected a list, like [\"a\", \"b\"]"),
+            (", expected", ": write"),
+        ]
+        .into_iter()
+        .fold(one_line(error), |message, (theirs, ours)| message.replacen(theirs, ours, 1));
         self.invalid(vec![self.problem(at, owner(tree, at) + &message)])
     }
 

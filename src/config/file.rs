@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::de::{Deserializer, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::error::{ConfigError, Document, Found, Place, Table, label};
 use super::{
@@ -18,9 +18,16 @@ use crate::wire::MacAddr;
 
 /// A string or a number, kept as text: what it means is read later, where the key is known and the
 /// error can say what to write.
-#[derive(Serialize)]
-#[serde(transparent)]
 struct Text(String);
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self.0.parse::<i64>() {
+            Ok(number) => s.serialize_i64(number),
+            Err(_) => s.serialize_str(&self.0),
+        }
+    }
+}
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
@@ -69,7 +76,7 @@ impl<'de> Deserialize<'de> for Int {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
 struct File {
     name: Option<String>,
     role: Option<Role>,
@@ -91,14 +98,14 @@ struct File {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
 struct FileSegment {
     ipv4: Option<Text>,
     ipv6: Option<Text>,
 }
 
 #[derive(Serialize, Deserialize, Default)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
 struct FileRuntime {
     poll: Option<PollMode>,
     core: Option<Int>,
@@ -107,7 +114,7 @@ struct FileRuntime {
 }
 
 #[derive(Serialize, Deserialize, Default)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
 struct FileQueues {
     packets: Option<Int>,
     bytes: Option<Text>,
@@ -116,7 +123,7 @@ struct FileQueues {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
 struct FilePort {
     interface: Option<String>,
     kind: Option<PortKind>,
@@ -127,7 +134,7 @@ struct FilePort {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
 struct FileRoute {
     prefix: Option<Text>,
     ports: Option<Vec<String>>,

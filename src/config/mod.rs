@@ -1,9 +1,10 @@
 //! TOML to validated configuration of one switch.
 //!
-//! A file passes three gates: TOML and its shape ([`file`], unknown keys refused), the text of each
-//! value (units, addresses, MACs), and the rules between values ([`check`]). The last works on a
-//! [`SwitchConfig`] wherever it came from, so a fabric built by `topo` obeys the same rules as a
-//! file written by hand. Every problem says where it stands, what is wrong and what to write.
+//! A file passes three gates: TOML and its shape (`file`, unknown keys refused), the text of each
+//! value (units, addresses, MACs), and the rules between values (`check`). The last works on a
+//! [`SwitchConfig`](crate::config::SwitchConfig) wherever it came from, so a fabric built by `topo`
+//! obeys the same rules as a file written by hand. Every problem says where it stands, what is wrong
+//! and what to write.
 
 /// The rules between values.
 mod check;
@@ -282,7 +283,7 @@ pub fn derived_mac(id: SwitchId) -> MacAddr {
 ///
 /// Neighbouring numbers must not give related seeds, or the tiers' choices correlate and half the
 /// paths stay unused (polarisation): two rounds of the finaliser of SplitMix64 (Steele et al.,
-/// OOPSLA 2014, section 5).
+/// OOPSLA 2014, section 5). 63 bits, which TOML can hold as a number.
 pub fn derived_seed(seed: u64, id: SwitchId) -> u64 {
     fn mix(mut z: u64) -> u64 {
         z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -290,5 +291,5 @@ pub fn derived_seed(seed: u64, id: SwitchId) -> u64 {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
-    mix(mix(seed).wrapping_add(u64::from(id.0)))
+    mix(mix(seed).wrapping_add(u64::from(id.0))) >> 1
 }

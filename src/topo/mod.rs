@@ -1,15 +1,16 @@
 //! Topologies: who is wired to whom, every address and every route. Pure data.
 //!
-//! [`Shape`] says what to build, [`FabricOptions`] how, [`Shape::build`] gives the [`Fabric`]: plain
-//! lists of switches, hosts and links, the same for the same input. Each switch carries its own
-//! [`SwitchConfig`], held to the rules a file has to obey.
+//! [`Shape`](crate::topo::Shape) says what to build, [`FabricOptions`](crate::topo::FabricOptions)
+//! how; the result is a [`Fabric`](crate::topo::Fabric): plain lists of switches, hosts and links, the
+//! same for the same input. Each switch carries its own configuration, held to the rules a file has
+//! to obey.
 //!
 //! Routing is the two-level scheme of a folded Clos. Up: a default route over all uplinks. Down: the
 //! longest prefix, one port. Only up-then-down paths exist, so nothing loops, and an aggregation
 //! switch discards what is in its pod's prefix but in no rack's (RFC 4632 section 5.1), which the
 //! default route would send up and the core straight back.
 
-/// Every address and name as a function of its place in the fabric.
+/// Every address as a function of its place in the fabric.
 pub mod address;
 /// From a shape to switches, links and routes.
 mod build;
