@@ -68,9 +68,10 @@ fn pair(bed: &Bed) -> (Namespace, Namespace, Netlink, Netlink) {
         namespace.set_sysctls(&[("net.ipv6.conf.default.accept_dad", "0")]).unwrap();
     }
     let (na, nb) = (Netlink::open(&a).unwrap(), Netlink::open(&b).unwrap());
-    na.loopback_up().unwrap();
-    nb.loopback_up().unwrap();
     na.add_veth(&end("eth0", 1), &end("peer-of-15-char", 2), &b, 1600).unwrap();
+    for (netlink, interface) in [(&na, "lo"), (&na, "eth0"), (&nb, "lo"), (&nb, "peer-of-15-char")] {
+        netlink.set_up(interface, true).unwrap();
+    }
     na.add_address("eth0", "10.9.0.1/24".parse().unwrap()).unwrap();
     na.add_address("eth0", "fd00:9::1/64".parse().unwrap()).unwrap();
     nb.add_address("peer-of-15-char", "10.9.0.2/24".parse().unwrap()).unwrap();

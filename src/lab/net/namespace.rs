@@ -48,7 +48,7 @@ impl Namespace {
         check_name(name).map_err(fail)?;
         share_netns_dir().map_err(fail)?;
         let path = Namespace::path(name);
-        OpenOptions::new().write(true).create_new(true).mode(0).open(&path).map_err(fail)?;
+        OpenOptions::new().write(true).create_new(true).mode(0o000).open(&path).map_err(fail)?;
         // unshare moves the calling thread for good: a thread of its own, which ends here.
         let made = in_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET)?;

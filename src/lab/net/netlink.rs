@@ -65,18 +65,9 @@ impl Netlink {
             .map_err(|cause| namespace.fail("cannot open a netlink socket in", cause))
     }
 
-    /// Brings the loopback interface up.
-    ///
-    /// # Errors
-    /// `EPERM` without CAP_NET_ADMIN.
-    pub fn loopback_up(&self) -> Result<(), NetError> {
-        self.run(self.handle.link().set(LinkUnspec::new_with_name("lo").up().build()).execute(), || {
-            "cannot bring up `lo`".into()
-        })
-    }
-
-    /// Creates a veth pair, `near` here and `far` in the namespace `far_in`, both up with one queue
-    /// each way and the given MTU, in one request: there is no moment at which only one end stands.
+    /// Creates a veth pair, `near` here and `far` in the namespace `far_in`, with one queue each way and
+    /// the given MTU, in one request: there is no moment at which only one end stands. Both ends are
+    /// down (the kernel can't open an end whose peer is not wired yet): see [`Netlink::set_up`].
     ///
     /// # Errors
     /// `EEXIST` if either name is taken, `EINVAL` or `ERANGE` for a name or an MTU the kernel can't
@@ -175,7 +166,6 @@ fn veth_end<T>(builder: LinkMessageBuilder<T>, end: &VethEnd, mtu: u32) -> LinkM
         .mtu(mtu)
         .append_extra_attribute(LinkAttribute::NumTxQueues(1))
         .append_extra_attribute(LinkAttribute::NumRxQueues(1))
-        .up()
 }
 
 fn link_status(link: &LinkMessage) -> LinkStatus {
