@@ -76,10 +76,7 @@ impl LabName {
 
 /// The labs that have a state directory.
 fn labs() -> impl Iterator<Item = LabName> {
-    fs::read_dir(STATE_ROOT)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+    fs::read_dir(STATE_ROOT).into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
 /// Up to `limit` of `names`, those most like `wanted` first.

@@ -78,10 +78,12 @@ impl Plan {
             role: switch.role(),
             pod: switch.pod,
         });
-        let links = fabric
-            .links
-            .iter()
-            .map(|link| LinkPlan { a: end(&link.a), b: end(&link.b), rate: link.rate, mtu: link.mtu });
+        let links = fabric.links.iter().map(|link| LinkPlan {
+            a: end(&link.a),
+            b: end(&link.b),
+            rate: link.rate,
+            mtu: link.mtu,
+        });
         Plan { workers, poll, hosts: hosts.collect(), switches: switches.collect(), links: links.collect() }
     }
 
@@ -181,18 +183,16 @@ mod tests {
 
     #[test]
     fn a_fabric_that_contradicts_itself_is_refused_before_anything_is_built() {
-        let edits: [(fn(&mut Plan), &str); 4] = [
-            (|plan| plan.hosts[1].name = plan.switches[0].name.clone(), "two nodes"),
-            (|plan| plan.hosts[0].name = "../h".into(), "no name"),
-            (|plan| plan.links[0].b.node = "nowhere".into(), "`nowhere`"),
-            (|plan| plan.links[1].b.interface = plan.links[0].b.interface.clone(), "two links"),
-        ];
-        for (edit, cause) in edits {
+        let refused = |edit: fn(&mut Plan), cause| {
             let mut plan = plan();
             edit(&mut plan);
             let error = plan.check().unwrap_err();
             assert!(error.to_string().contains(cause), "{error}");
             assert_eq!(error.exit_code(), 2);
-        }
+        };
+        refused(|plan| plan.hosts[1].name = plan.switches[0].name.clone(), "two nodes");
+        refused(|plan| plan.hosts[0].name = "../h".into(), "no name");
+        refused(|plan| plan.links[0].b.node = "nowhere".into(), "`nowhere`");
+        refused(|plan| plan.links[1].b = plan.links[0].b.clone(), "two links");
     }
 }

@@ -57,14 +57,17 @@ pub fn serve<E: std::error::Error>(
     }
     let job = ServeJob { switches, workers: plan.workers, poll: plan.poll };
     let ready = state_dir.join("ready");
-    let result = run(job, Box::new({
-        let ready = ready.clone();
-        move || {
-            if let Err(error) = File::create(&ready) {
-                tracing::error!(path = %ready.display(), %error, "cannot say that the switches forward");
+    let result = run(
+        job,
+        Box::new({
+            let ready = ready.clone();
+            move || {
+                if let Err(error) = File::create(&ready) {
+                    tracing::error!(path = %ready.display(), %error, "cannot say that the switches forward");
+                }
             }
-        }
-    }));
+        }),
+    );
     match fs::remove_file(&ready) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => tracing::warn!(path = %ready.display(), error = %e),
         _ => {}

@@ -124,14 +124,7 @@ pub fn status(name: &LabName) -> Result<LabStatus, LabError> {
         pod: switch.pod,
         socket: name.socket(&switch.name),
     });
-    Ok(LabStatus {
-        name: name.to_string(),
-        running,
-        pid,
-        hosts: hosts.collect(),
-        switches: switches.collect(),
-        links,
-    })
+    Ok(LabStatus { name: name.to_string(), running, pid, hosts: hosts.collect(), switches: switches.collect(), links })
 }
 
 /// By node, the interfaces that have carrier. A namespace that is gone has none.
