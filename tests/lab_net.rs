@@ -1,6 +1,7 @@
 //! Namespaces and veths on the real kernel. Needs root; without it each test says so and passes,
 //! unless CI=true, where a skipped test is a failure.
 
+use std::io::Write;
 use std::net::IpAddr;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -17,7 +18,8 @@ fn privileged(test: &str) -> bool {
         }
         Err(e) if e.is_permission() => {
             assert!(std::env::var("CI").as_deref() != Ok("true"), "CI must not skip {test}: {e}");
-            eprintln!("SKIPPED {test}: {e}");
+            // Not eprintln!, which the test harness swallows for a test that passes.
+            let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {e}");
             false
         }
         Err(e) => panic!("{e}"),
@@ -134,7 +136,7 @@ fn iproute2_enters_a_namespace_made_here() {
     let shown = Command::new("ip").args(["netns", "exec", a.name(), "ip", "-br", "link"]).output();
     let Ok(shown) = shown else {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs iproute2");
-        eprintln!("SKIPPED iproute2_enters_a_namespace_made_here: there is no `ip` on this machine");
+        let _ = writeln!(std::io::stderr(), "SKIPPED iproute2: there is no `ip` on this machine");
         return;
     };
     let text = String::from_utf8_lossy(&shown.stdout);

@@ -2,6 +2,7 @@
 //! root; without it each test says so and passes, unless CI=true, where a skipped test is a failure.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -33,7 +34,8 @@ fn privileged(test: &str) -> bool {
         }
         Err(e) if e.is_permission() => {
             assert!(std::env::var("CI").as_deref() != Ok("true"), "CI must not skip {test}: {e}");
-            eprintln!("SKIPPED {test}: {e}");
+            // Not eprintln!, which the test harness swallows for a test that passes.
+            let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {e}");
             false
         }
         Err(e) => panic!("{e}"),
@@ -279,7 +281,10 @@ fn switches_that_do_not_start_leave_their_log_in_the_error_and_nothing_else() {
 /// Starts a copy of this test that is stuck in `up`, once its server runs.
 fn stuck_up(test: &str, lab: &Lab) -> Child {
     let child = again(test, &lab.0.to_string()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_until("the server runs", || lab.0.state_dir().join("weft.log").exists());
+    let own = child.id() as i32;
+    wait_until("the server holds the lock", || {
+        status(&lab.0).is_ok_and(|shown| shown.pid.is_some_and(|pid| pid != own))
+    });
     child
 }
 

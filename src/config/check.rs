@@ -35,7 +35,12 @@ fn identity(config: &SwitchConfig, found: &mut Found) {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let name = &config.name;
     if !name.chars().all(plain) || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-        note("name", format!("name `{name}` can't name a socket and a namespace: write letters, digits, `.`, `_` and `-`, a letter or digit first"));
+        note(
+            "name",
+            format!(
+                "name `{name}` can't name a socket and a namespace: write letters, digits, `.`, `_` and `-`, a letter or digit first"
+            ),
+        );
     }
     if name.len() > MAX_SWITCH_NAME {
         note("name", format!("name has {} bytes: write at most {MAX_SWITCH_NAME}", name.len()));
@@ -47,7 +52,10 @@ fn identity(config: &SwitchConfig, found: &mut Found) {
         note("router_ipv4", format!("router_ipv4 {address} {reason}: write a unicast address, like \"10.255.0.1\""));
     }
     if let Some((address, reason)) = config.router_ipv6.and_then(|a| Some((a, no_host_v6(a)?))) {
-        note("router_ipv6", format!("router_ipv6 {address} {reason}: write a unicast address, like \"fd00:0:ffff::1\""));
+        note(
+            "router_ipv6",
+            format!("router_ipv6 {address} {reason}: write a unicast address, like \"fd00:0:ffff::1\""),
+        );
     }
 }
 
@@ -82,8 +90,7 @@ fn no_host_v6(address: Ipv6Addr) -> Option<&'static str> {
 }
 
 fn check_segment(role: Role, segment: &Segment, found: &mut Found) {
-    let mut note =
-        |key, message: String| found.push((Table::Segment.key(key), label(Table::Segment, None) + &message));
+    let mut note = |key, message: String| found.push((Table::Segment.key(key), label(Table::Segment, None) + &message));
     if role != Role::Tor {
         note("", format!("role {role} has no hosts: take [segment] out, or write role = \"tor\""));
     }
@@ -91,10 +98,16 @@ fn check_segment(role: Role, segment: &Segment, found: &mut Found) {
         note("", "empty: write ipv4 = \"10.0.0.1/24\", ipv6 = \"fd00::1/64\" or both".into());
     }
     if let Some((net, reason)) = segment.ipv4.and_then(|n| Some((n, no_gateway_v4(n)?))) {
-        note("ipv4", format!("ipv4 {net} {reason}: write the gateway's address and prefix length, like \"10.0.0.1/24\""));
+        note(
+            "ipv4",
+            format!("ipv4 {net} {reason}: write the gateway's address and prefix length, like \"10.0.0.1/24\""),
+        );
     }
     if let Some((net, reason)) = segment.ipv6.and_then(|n| Some((n, no_gateway_v6(n)?))) {
-        note("ipv6", format!("ipv6 {net} {reason}: write the gateway's address and prefix length, like \"fd00::1/64\""));
+        note(
+            "ipv6",
+            format!("ipv6 {net} {reason}: write the gateway's address and prefix length, like \"fd00::1/64\""),
+        );
     }
 }
 
@@ -125,8 +138,7 @@ fn no_gateway_v6(net: Ipv6Net) -> Option<&'static str> {
 }
 
 fn runtime(config: &SwitchConfig, found: &mut Found) {
-    let mut note =
-        |key, message: String| found.push((Table::Runtime.key(key), label(Table::Runtime, None) + &message));
+    let mut note = |key, message: String| found.push((Table::Runtime.key(key), label(Table::Runtime, None) + &message));
     let runtime = &config.runtime;
     if !FRAMES.contains(&runtime.frames) {
         note("frames", out_of_range("frames", runtime.frames, FRAMES));
@@ -154,7 +166,10 @@ fn queues(config: &SwitchConfig, found: &mut Found) {
     if queues.ecn_mark >= queues.bytes && queues.ecn_mark.0 > 0 {
         note(
             "ecn_mark",
-            format!("ecn_mark {} is never reached, the queue drops from {}: write less, or \"0\" to mark nothing", queues.ecn_mark, queues.bytes),
+            format!(
+                "ecn_mark {} is never reached, the queue drops from {}: write less, or \"0\" to mark nothing",
+                queues.ecn_mark, queues.bytes
+            ),
         );
     }
 }
@@ -173,7 +188,9 @@ fn ports(config: &SwitchConfig, found: &mut Found) {
     for (i, port) in config.ports.iter().enumerate() {
         let table = Table::Port(i);
         let who = label(table, Some(&port.interface));
-        check_port(config.role, ipv6, port, &mut |key, message| found.push((table.key(key), format!("{who}{message}"))));
+        check_port(config.role, ipv6, port, &mut |key, message| {
+            found.push((table.key(key), format!("{who}{message}")))
+        });
         if let Some(first) = seen.insert(&port.interface, i) {
             let message = format!("{who}interface is port number {} already: take one out", first + 1);
             found.push((table.key("interface"), message));
@@ -193,7 +210,10 @@ fn check_port(role: Role, ipv6: bool, port: &PortConfig, note: &mut dyn FnMut(&'
     }
     match (role, port.kind) {
         (Role::Agg | Role::Core, PortKind::Host) => {
-            note("kind", format!("kind host on role {role}, which has no hosts: write \"up\" or \"down\", or role = \"tor\""));
+            note(
+                "kind",
+                format!("kind host on role {role}, which has no hosts: write \"up\" or \"down\", or role = \"tor\""),
+            );
         }
         (Role::Core, PortKind::Up) => note("kind", "kind up on role core, the top tier: write \"down\"".into()),
         (Role::Tor, PortKind::Down) => {
@@ -213,7 +233,9 @@ fn check_port(role: Role, ipv6: bool, port: &PortConfig, note: &mut dyn FnMut(&'
         Some(mtu) if mtu < *MTU.start() => note("mtu", out_of_range("mtu", mtu, MTU)),
         Some(mtu) if ipv6 && mtu < MIN_IPV6_MTU => note(
             "mtu",
-            format!("mtu {mtu} can't carry IPv6 (RFC 8200): write at least {MIN_IPV6_MTU}, or take the IPv6 segment and routes out"),
+            format!(
+                "mtu {mtu} can't carry IPv6 (RFC 8200): write at least {MIN_IPV6_MTU}, or take the IPv6 segment and routes out"
+            ),
         ),
         _ => {}
     }
@@ -222,7 +244,10 @@ fn check_port(role: Role, ipv6: bool, port: &PortConfig, note: &mut dyn FnMut(&'
             note("peer_mac", "peer_mac on a host port, where hosts are learned: take it out".into());
         }
         if let Some(reason) = no_station(mac) {
-            note("peer_mac", format!("peer_mac {mac} {reason}: write the neighbour's unicast address, or leave it out"));
+            note(
+                "peer_mac",
+                format!("peer_mac {mac} {reason}: write the neighbour's unicast address, or leave it out"),
+            );
         }
     }
 }
@@ -241,10 +266,16 @@ fn routes(config: &SwitchConfig, found: &mut Found) {
             note(prefix, "prefix is multicast, routes are for unicast: take it out".into());
         }
         if let Some(first) = seen.insert(route.prefix.trunc(), i) {
-            note(prefix, format!("prefix is in route number {} already: make it one route with all the ports", first + 1));
+            note(
+                prefix,
+                format!("prefix is in route number {} already: make it one route with all the ports", first + 1),
+            );
         }
         if let Some(segment) = inside_segment(config, &route.prefix) {
-            note(prefix, format!("prefix overlaps the [segment] {segment}, whose hosts are on this switch: take it out"));
+            note(
+                prefix,
+                format!("prefix overlaps the [segment] {segment}, whose hosts are on this switch: take it out"),
+            );
         }
         for (item, id) in route.ports.iter().enumerate() {
             let place = Place { item: Some(item), ..table.key("ports") };
@@ -254,7 +285,12 @@ fn routes(config: &SwitchConfig, found: &mut Found) {
             };
             let interface = &port.interface;
             if port.kind == PortKind::Host {
-                note(place, format!("ports: \"{interface}\" is a host port, routes leave by up and down ports: name one of those"));
+                note(
+                    place,
+                    format!(
+                        "ports: \"{interface}\" is a host port, routes leave by up and down ports: name one of those"
+                    ),
+                );
             }
             if route.ports[..item].contains(id) {
                 note(place, format!("ports: \"{interface}\" is named twice: name it once"));

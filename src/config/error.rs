@@ -181,7 +181,8 @@ fn owner(tree: &DeTable<'_>, offset: usize) -> String {
         table.iter().find(|(_, v)| v.span().contains(&offset)).map(|(key, _)| format!("{}: ", key.get_ref()))
     };
     let text = |table: &DeTable<'_>, key| table.get(key).and_then(|v| v.get_ref().as_str().map(str::to_owned));
-    let in_table = |table: &DeTable<'_>| table.iter().any(|(k, v)| [k.span(), v.span()].iter().any(|s| s.contains(&offset)));
+    let in_table =
+        |table: &DeTable<'_>| table.iter().any(|(k, v)| [k.span(), v.span()].iter().any(|s| s.contains(&offset)));
     for (name, value) in tree {
         match value.get_ref() {
             DeValue::Table(table) if in_table(table) => {

@@ -293,7 +293,9 @@ fn read_route(i: usize, file: FileRoute, ports: &[PortConfig], found: &mut Found
             Some(id) => ids.push(PortId(id)),
             None => reader.note(
                 Place { item: Some(item), ..table.key("ports") },
-                format_args!("ports: no [[port]] has interface \"{name}\": add one, or name one of the up and down ports"),
+                format_args!(
+                    "ports: no [[port]] has interface \"{name}\": add one, or name one of the up and down ports"
+                ),
             ),
         }
     }
