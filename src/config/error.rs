@@ -104,11 +104,16 @@ impl<'t> Document<'t> {
         Document { text, file }
     }
 
-    /// The parse tree, or the first error of syntax.
+    /// The parse tree, or all errors of syntax.
     pub(super) fn tree(&self) -> Result<Spanned<DeTable<'t>>, ConfigError> {
-        DeTable::parse(self.text).map_err(|e| {
-            self.invalid(vec![self.problem(e.span().map_or(0, |s| s.start), format!("not TOML: {}", one_line(&e)))])
-        })
+        // `DeTable::parse` would report the last error only, which mostly follows from the first.
+        let (tree, errors) = DeTable::parse_recoverable(self.text);
+        if errors.is_empty() {
+            return Ok(tree);
+        }
+        let mut errors: Vec<_> = errors.iter().map(|e| (e.span().map_or(0, |s| s.start), one_line(e))).collect();
+        errors.sort();
+        Err(self.invalid(errors.into_iter().map(|(at, e)| self.problem(at, format!("not TOML: {e}"))).collect()))
     }
 
     /// An error of shape: unknown key, wrong type.
