@@ -16,6 +16,9 @@
 //!
 //! **Nothing stays behind**: [`up`] removes what it made when it fails or is interrupted, and
 //! [`down`] removes a lab whatever state it is in, after `kill -9` too.
+//!
+//! [`up`]: crate::lab::up
+//! [`down`]: crate::lab::down
 
 use std::io;
 use std::path::PathBuf;
