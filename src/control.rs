@@ -1,1 +1,96 @@
+//! The closed set of requests that a switch's control socket takes.
+//!
+//! A request is one line of JSON, an answer another: `{"show":"ports"}`.
 
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Longest request in bytes, its newline included.
+pub const MAX_REQUEST: usize = 4096;
+
+/// A request to a running switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Request {
+    /// Tell the live state.
+    Show(Show),
+}
+
+/// What can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Show {
+    /// Counters and state of each port, with the conservation law.
+    Ports,
+    /// Depth, peak and drops of each queue.
+    Queues,
+    /// Drops by reason.
+    Drops,
+    /// The thread that runs the switch.
+    Workers,
+    /// Frame memory.
+    Umem,
+    /// Routes and the ports they take.
+    Paths,
+    /// Neighbours and stations of the segment.
+    Neighbours,
+}
+
+impl Show {
+    /// Everything that can be shown.
+    pub const ALL: [Show; 7] =
+        [Show::Ports, Show::Queues, Show::Drops, Show::Workers, Show::Umem, Show::Paths, Show::Neighbours];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Show::Ports => "ports",
+            Show::Queues => "queues",
+            Show::Drops => "drops",
+            Show::Workers => "workers",
+            Show::Umem => "umem",
+            Show::Paths => "paths",
+            Show::Neighbours => "neighbours",
+        }
+    }
+}
+
+impl fmt::Display for Show {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Show {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Show, String> {
+        Show::ALL.into_iter().find(|s| s.name() == word).ok_or_else(|| {
+            let words: Vec<_> = Show::ALL.iter().map(|s| s.name()).collect();
+            format!("there is no `{word}` to show: use one of {}", words.join(", "))
+        })
+    }
+}
+
+/// The answer to a request that could not be met.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What is wrong, and what would be right.
+    pub error: String,
+}
+
+/// Reads one request line.
+///
+/// # Errors
+/// A sentence for the asker: not JSON, not a request, or too long.
+pub fn read_request(line: &[u8]) -> Result<Request, String> {
+    if line.len() > MAX_REQUEST {
+        return Err(format!("a request is one line of at most {MAX_REQUEST} bytes"));
+    }
+    serde_json::from_slice(line).map_err(|e| {
+        let words: Vec<_> = Show::ALL.iter().map(|s| s.name()).collect();
+        format!("not a request: {e}; send {{\"show\":\"WHAT\"}} with one of {}", words.join(", "))
+    })
+}

@@ -159,3 +159,23 @@ impl fmt::Display for PortKind {
         })
     }
 }
+
+/// Where in the kernel a port takes frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum XdpMode {
+    /// In the driver, before the kernel makes a socket buffer. The default.
+    #[default]
+    Native,
+    /// After it has: slower, but works with every driver.
+    Generic,
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            XdpMode::Native => "native",
+            XdpMode::Generic => "generic",
+        })
+    }
+}

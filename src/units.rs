@@ -92,7 +92,7 @@ impl FromStr for Bytes {
 /// `value` with the largest unit that divides it.
 fn with_unit(value: u64, units: &[(u64, &str)], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (factor, name) =
-        units.iter().copied().find(|(factor, _)| value >= *factor && value % factor == 0).unwrap_or((1, "?"));
+        units.iter().copied().find(|(factor, _)| value >= *factor && value.is_multiple_of(*factor)).unwrap_or((1, "?"));
     write!(f, "{}{name}", value / factor)
 }
 

@@ -1,1 +1,295 @@
+//! TOML to validated configuration of one switch.
+//!
+//! A file passes three gates: TOML and its shape (`file`, unknown keys refused), the text of each
+//! value (units, addresses, MACs), and the rules between values (`check`). The last works on a
+//! [`SwitchConfig`](crate::config::SwitchConfig) wherever it came from, so a fabric built by `topo`
+//! obeys the same rules as a file written by hand. Every problem says where it stands, what is wrong
+//! and what to write.
 
+/// The rules between values.
+mod check;
+/// What is wrong, where it stands and how to mend it.
+mod error;
+/// The shape of the file and both ways between it and [`SwitchConfig`].
+mod file;
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use serde::{Deserialize, Serialize};
+
+pub use error::{ConfigError, Problem};
+
+pub use crate::id::XdpMode;
+use crate::id::{PortId, PortKind, PortMask, Role, SwitchId};
+use crate::units::{BitRate, Bytes};
+use crate::wire::MacAddr;
+
+/// Destination MAC on a fabric link whose port has no `peer_mac`: locally administered, "weft" in
+/// its middle octets. Every switch takes frames sent to it on its up and down ports.
+pub const FABRIC_MAC: MacAddr = MacAddr([0x02, 0x77, 0x65, 0x66, 0x74, 0x00]);
+
+/// Longest interface name in bytes: IFNAMSIZ (16) less the closing zero.
+pub const MAX_INTERFACE_NAME: usize = 15;
+/// Longest switch name in bytes; it must fit into the default socket path.
+pub const MAX_SWITCH_NAME: usize = 64;
+/// Longest socket path in bytes: `sun_path` (108, unix(7)) less the closing zero.
+pub const MAX_SOCKET_PATH: usize = 107;
+/// Possible MTUs in bytes of L3. Below: the least datagram an IPv4 host must take (RFC 791 section
+/// 3.1). Above: what fits a 4 KiB frame of an XDP program without multi-buffer support.
+pub const MTU: RangeInclusive<u16> = 576..=3506;
+/// Smallest MTU of a link that carries IPv6 (RFC 8200 section 5).
+pub const MIN_IPV6_MTU: u16 = 1280;
+/// Possible port rates other than 0. Below: a number that lost its unit. Above: no such link.
+pub const RATE: RangeInclusive<u64> = 1_000..=10_000_000_000_000;
+/// Possible numbers of frames of a switch, all ports together, at 4 KiB each.
+pub const FRAMES: RangeInclusive<u32> = 1024..=1 << 20;
+/// Possible packet limits of a queue.
+pub const QUEUE_PACKETS: RangeInclusive<u32> = 1..=1 << 20;
+/// Possible byte limits of a queue.
+pub const QUEUE_BYTES: RangeInclusive<u64> = 1..=1 << 32;
+
+/// How a switch chooses among the ports of a route.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Selector {
+    /// By a seeded hash of the flow (RFC 2992's hash-threshold idea, per switch seed).
+    #[default]
+    Ecmp,
+}
+
+/// Why a selector could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    /// A scheme this version does not carry yet.
+    #[error("`{0}` is not in this version: write \"ecmp\"")]
+    Later(String),
+    /// No scheme of that name.
+    #[error("`{0}` is not a selector: write \"ecmp\"")]
+    Unknown(String),
+}
+
+impl FromStr for Selector {
+    type Err = SelectorError;
+
+    fn from_str(text: &str) -> Result<Self, SelectorError> {
+        match text {
+            "ecmp" => Ok(Selector::Ecmp),
+            "letflow" | "hula" | "expeditus" | "caft" | "p4te" => Err(SelectorError::Later(text.into())),
+            _ => Err(SelectorError::Unknown(text.into())),
+        }
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Selector::Ecmp => "ecmp",
+        })
+    }
+}
+
+/// What a worker does when no frame waits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PollMode {
+    /// Spin: least delay, one whole core.
+    Busy,
+    /// Spin briefly, then sleep until a frame or a deadline.
+    #[default]
+    Adaptive,
+}
+
+impl fmt::Display for PollMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PollMode::Busy => "busy",
+            PollMode::Adaptive => "adaptive",
+        })
+    }
+}
+
+/// The L2 segment of a ToR's host ports: the switch's own address (the hosts' gateway) with the
+/// prefix, for each family it serves. At least one is present.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// Gateway and prefix, like 10.0.0.1/24.
+    pub ipv4: Option<Ipv4Net>,
+    /// Gateway and prefix, like fd00::1/64.
+    pub ipv6: Option<Ipv6Net>,
+}
+
+/// How the switch runs on this machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuntimeOptions {
+    /// What to do when idle.
+    pub poll: PollMode,
+    /// The core to pin the worker to; `None` leaves it to the scheduler.
+    pub core: Option<usize>,
+    /// Frames of the pool, all ports together ([`FRAMES`]).
+    pub frames: u32,
+    /// Path of the control socket.
+    pub control: PathBuf,
+}
+
+impl RuntimeOptions {
+    /// The defaults of a switch of that name.
+    pub fn of(name: &str) -> RuntimeOptions {
+        RuntimeOptions {
+            poll: PollMode::default(),
+            core: None,
+            frames: 16_384,
+            control: PathBuf::from(format!("/run/weft/{name}.sock")),
+        }
+    }
+}
+
+/// Limits of each port's queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueOptions {
+    /// Packets the data queue holds.
+    pub packets: u32,
+    /// Bytes the data queue holds.
+    pub bytes: Bytes,
+    /// Packets the control queue holds.
+    pub control_packets: u32,
+    /// Depth in bytes from which ECN-capable packets are marked; 0 = never.
+    pub ecn_mark: Bytes,
+}
+
+impl Default for QueueOptions {
+    fn default() -> Self {
+        QueueOptions { packets: 1024, bytes: Bytes(1_000_000), control_packets: 256, ecn_mark: Bytes(0) }
+    }
+}
+
+/// One port; its [`PortId`] is its place in [`SwitchConfig::ports`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortConfig {
+    /// Network interface, at most [`MAX_INTERFACE_NAME`] bytes, unique in the switch.
+    pub interface: String,
+    /// What is at the other end.
+    pub kind: PortKind,
+    /// Rate the port is paced to; 0 = unlimited.
+    pub rate: BitRate,
+    /// MTU in bytes of L3 ([`MTU`]); `None` keeps the interface's own.
+    pub mtu: Option<u16>,
+    /// Where the XDP program hooks in.
+    pub mode: XdpMode,
+    /// Destination MAC on this fabric link; `None` means [`FABRIC_MAC`]. Never on a host port.
+    pub peer_mac: Option<MacAddr>,
+}
+
+/// One route. The longest prefix wins; several ports share its flows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteConfig {
+    /// Destination prefix, no host bits.
+    pub prefix: IpNet,
+    /// Up and down ports, each once. None at all makes a discard route: who announces an aggregate
+    /// must drop what no longer prefix of it takes, or it loops (RFC 4632 section 5.1).
+    pub ports: Vec<PortId>,
+}
+
+/// The validated configuration of one switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SwitchConfig {
+    /// Name, also of the control socket: letters, digits, `.`, `_`, `-`.
+    pub name: String,
+    /// Number, unique in the fabric.
+    pub id: SwitchId,
+    /// Tier.
+    pub role: Role,
+    /// Path selection.
+    pub selector: Selector,
+    /// Seed of the switch's hash ([`derived_seed`] unless given).
+    pub seed: u64,
+    /// Source MAC of all the switch sends, and the gateway's ([`derived_mac`] unless given).
+    pub mac: MacAddr,
+    /// Source of ICMP errors where the segment has no IPv4 address.
+    pub router_ipv4: Option<Ipv4Addr>,
+    /// Source of ICMPv6 errors where the segment has no IPv6 address.
+    pub router_ipv6: Option<Ipv6Addr>,
+    /// The hosts' segment; ToRs only.
+    pub segment: Option<Segment>,
+    /// How it runs on this machine.
+    pub runtime: RuntimeOptions,
+    /// Limits of each port's queues.
+    pub queues: QueueOptions,
+    /// Ports by [`PortId`], 1 to [`MAX_PORTS`](crate::id::MAX_PORTS).
+    pub ports: Vec<PortConfig>,
+    /// Routes beside the segment's own, each prefix once, in no order that matters.
+    pub routes: Vec<RouteConfig>,
+}
+
+impl SwitchConfig {
+    /// Reads and validates a file.
+    ///
+    /// # Errors
+    /// The file can't be read, or [`SwitchConfig::parse`] refuses it.
+    pub fn load(path: &Path) -> Result<SwitchConfig, ConfigError> {
+        let file = path.display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => SwitchConfig::parse(&text, &file),
+            Err(source) => Err(ConfigError::Read { file, source }),
+        }
+    }
+
+    /// Validates TOML `text`; `file` is the name that errors carry.
+    ///
+    /// # Errors
+    /// All problems of the first gate that found any (see the module), in the order of the file.
+    pub fn parse(text: &str, file: &str) -> Result<SwitchConfig, ConfigError> {
+        let doc = error::Document::new(text, file);
+        let config = file::read(&doc)?;
+        doc.accept(check::problems(&config))?;
+        Ok(config)
+    }
+
+    /// Holds a configuration made in code to the rules a file has to obey.
+    ///
+    /// # Errors
+    /// All problems, without line numbers.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        error::accept_unplaced(&self.name, check::problems(self))
+    }
+
+    /// The configuration as TOML, defaults written out; [`SwitchConfig::parse`] gives `self` back
+    /// if `self` is valid.
+    pub fn to_toml(&self) -> String {
+        file::write(self)
+    }
+
+    /// The port on `interface`.
+    pub fn port(&self, interface: &str) -> Option<PortId> {
+        self.ports.iter().position(|p| p.interface == interface).and_then(|i| u8::try_from(i).ok()).map(PortId)
+    }
+
+    /// The ports of one kind.
+    pub fn ports_of(&self, kind: PortKind) -> PortMask {
+        (0u8..).map(PortId).zip(&self.ports).filter(|(_, p)| p.kind == kind).map(|(id, _)| id).collect()
+    }
+}
+
+/// The MAC of a switch that was not given one: 02:77:00:00 and its number.
+pub fn derived_mac(id: SwitchId) -> MacAddr {
+    let [high, low] = id.0.to_be_bytes();
+    MacAddr([0x02, 0x77, 0, 0, high, low])
+}
+
+/// The hash seed of switch `id` in a fabric with `seed` (0 where a file stands alone).
+///
+/// Neighbouring numbers must not give related seeds, or the tiers' choices correlate and half the
+/// paths stay unused (polarisation): two rounds of the finaliser of SplitMix64 (Steele et al.,
+/// OOPSLA 2014, section 5). 63 bits, which TOML can hold as a number.
+pub fn derived_seed(seed: u64, id: SwitchId) -> u64 {
+    fn mix(mut z: u64) -> u64 {
+        z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    mix(mix(seed).wrapping_add(u64::from(id.0))) >> 1
+}

@@ -1,2 +1,42 @@
-/// Messages a switch makes itself: ARP, neighbour discovery, ICMP.
+//! The L2/L3 forwarding that all schemes share, as a [`Program`].
+//!
+//! A ToR bridges its host ports as one segment and is its gateway; everything else is routed, up and
+//! down, by longest prefix. Fabric links are unnumbered. What a path-selection scheme adds (choosing
+//! among equal ports, its own messages, a look at what comes and goes) it fills in as [`hooks`].
+//!
+//! VLAN tags are transparent: they are kept across bridging and routing, the segment is one for all
+//! tags, and the gateway answers with the tags it was asked with.
+
+/// The learning bridge of a ToR's host ports.
+pub mod bridge;
+/// The egress stage.
+pub mod egress;
+/// Routes.
+pub mod fib;
+/// What a scheme fills in.
+pub mod hooks;
+/// The ingress stage.
+pub mod ingress;
+/// ARP and ND caches.
+pub mod neighbour;
+/// Slow-path messages the switch makes: ARP, ND, ICMP.
 pub mod reply;
+/// What is shown to users.
+pub mod view;
+
+use std::marker::PhantomData;
+
+use crate::pisa::Program;
+
+pub use egress::FabricEgress;
+pub use hooks::{Scheme, SchemeEgress, SchemeIngress};
+pub use ingress::{FabricConfig, FabricIngress, FabricPort};
+
+/// The program of a switch that runs scheme `S`.
+#[derive(Debug)]
+pub struct Fabric<S>(PhantomData<S>);
+
+impl<S: Scheme> Program for Fabric<S> {
+    type Ingress = FabricIngress<S::Ingress>;
+    type Egress = FabricEgress<S::Egress>;
+}

@@ -1,1 +1,294 @@
+//! The runtime: poll loops on threads, the clock, the control sockets, start and stop.
+//!
+//! [`run`] opens everything or nothing: each worker opens its ports before any forwards, and if one
+//! fails all are closed again. SIGINT and SIGTERM stop it; queues get a moment to empty, and the
+//! books are checked.
 
+mod clock;
+mod control;
+mod netns;
+/// What a running switch tells of itself.
+pub mod report;
+mod wait;
+mod worker;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crossbeam::channel::{Sender, bounded, unbounded};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tracing::{info, warn};
+
+use crate::config::{PollMode, SwitchConfig};
+use crate::port::xdp::XdpError;
+
+pub use clock::now;
+pub use control::query;
+
+use control::{ControlServer, Target};
+use wait::{Waiter, Waker};
+use worker::{Setup, Worker};
+
+/// Requests that may wait for a worker.
+const ASKS: usize = 64;
+
+/// A switch to run, and where.
+#[derive(Clone, Debug)]
+pub struct SwitchInstance {
+    /// Its configuration.
+    pub config: SwitchConfig,
+    /// The network namespace its interfaces are in; none: the process's own.
+    pub netns: Option<PathBuf>,
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct RuntimeConfig {
+    /// The switches.
+    pub switches: Vec<SwitchInstance>,
+    /// Worker threads; 0 = one. Switches are dealt out to them in turn.
+    pub workers: usize,
+    /// Overrides what the configurations say.
+    pub poll: Option<PollMode>,
+}
+
+/// Why the runtime did not start or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    /// A port could not be opened.
+    #[error("switch `{switch}`: {cause}")]
+    Port {
+        /// The switch.
+        switch: String,
+        /// What happened.
+        cause: XdpError,
+    },
+    /// A namespace could not be entered.
+    #[error("network namespace {}: {cause}; `ip netns list` shows those there are, and entering one needs root", path.display())]
+    Namespace {
+        /// The namespace's file.
+        path: PathBuf,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// A control socket could not be made.
+    #[error("control socket {}: {cause}; stop the other switch, or set another `control` path", path.display())]
+    Control {
+        /// The socket's path.
+        path: PathBuf,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// A configuration that the runtime can't run on this machine.
+    #[error("{0}")]
+    Impossible(String),
+    /// Any other system call.
+    #[error("{what}: {cause}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// The conservation law did not hold at the end: a bug in weft.
+    #[error("switch `{switch}` lost count of frames, which is a bug in weft: {imbalance}")]
+    Unbalanced {
+        /// The switch.
+        switch: String,
+        /// Both sides of the law.
+        imbalance: String,
+    },
+    /// A worker panicked; its message is in the log.
+    #[error("worker {0} panicked, which is a bug in weft; all its switches are down")]
+    Panicked(usize),
+}
+
+impl RuntimeError {
+    fn port(switch: &str, cause: XdpError) -> RuntimeError {
+        RuntimeError::Port { switch: switch.into(), cause }
+    }
+
+    fn system(what: &'static str, cause: io::Error) -> RuntimeError {
+        RuntimeError::System { what, cause }
+    }
+
+    /// Whether it was weft that failed, not what it was asked to do.
+    pub fn is_bug(&self) -> bool {
+        matches!(self, RuntimeError::Unbalanced { .. } | RuntimeError::Panicked(_))
+    }
+}
+
+/// What workers and the signal thread tell [`run`].
+enum Event {
+    Ready,
+    Ended(usize, Result<(), RuntimeError>),
+    Signal(i32),
+}
+
+/// Says that its worker has ended, also when it panics.
+struct Ending {
+    worker: usize,
+    events: Sender<Event>,
+    result: Option<Result<(), RuntimeError>>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let result = self.result.take().unwrap_or(Err(RuntimeError::Panicked(self.worker)));
+        let _ = self.events.send(Event::Ended(self.worker, result));
+    }
+}
+
+/// A worker's poll mode, core and switches.
+type Plan = (PollMode, Option<usize>, Vec<SwitchInstance>);
+
+/// The workers, or why that can't be.
+fn plan(config: &RuntimeConfig) -> Result<Vec<Plan>, RuntimeError> {
+    let workers = config.workers.max(1).min(config.switches.len());
+    let mut plans: Vec<Plan> = (0..workers).map(|_| (PollMode::Adaptive, None, Vec::new())).collect();
+    for (i, switch) in config.switches.iter().enumerate() {
+        let (poll, core, switches) = &mut plans[i % workers];
+        if config.poll.unwrap_or(switch.config.runtime.poll) == PollMode::Busy {
+            *poll = PollMode::Busy;
+        }
+        *core = core.or(switch.config.runtime.core);
+        switches.push(switch.clone());
+    }
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    for (_, core, switches) in &plans {
+        if let Some(core) = core
+            && !cores.iter().any(|c| c.id == *core)
+        {
+            let ids: Vec<_> = cores.iter().map(|c| c.id).collect();
+            let name = &switches[0].config.name;
+            return Err(RuntimeError::Impossible(format!(
+                "switch `{name}`: there is no core {core} for it: set `core` to one of {ids:?}, or leave it out"
+            )));
+        }
+    }
+    let busy = plans.iter().filter(|(poll, ..)| *poll == PollMode::Busy).count();
+    if busy > cores.len() {
+        return Err(RuntimeError::Impossible(format!(
+            "{busy} workers would spin on {} cores and starve each other: use poll = \"adaptive\", or fewer workers",
+            cores.len()
+        )));
+    }
+    Ok(plans)
+}
+
+/// Opens every port, calls `ready` once all switches forward, and blocks until SIGTERM or SIGINT;
+/// then lets queues empty, detaches and checks the books.
+///
+/// # Errors
+/// A switch can't be opened (then nothing is left changed), a worker fails, or frames are missing at
+/// the end.
+pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeError> {
+    if config.switches.is_empty() {
+        return Err(RuntimeError::Impossible("there is no switch to run".into()));
+    }
+    let plans = plan(&config)?;
+    let workers = plans.len();
+    let (events, inbox) = unbounded();
+    // Before any thread, so that a signal during set-up is not lost.
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|e| RuntimeError::system("signal handler", e))?;
+    let signal_handle = signals.handle();
+    let signal_events = events.clone();
+    let signal_thread = thread::spawn(move || {
+        for signal in signals.forever() {
+            let _ = signal_events.send(Event::Signal(signal));
+        }
+    });
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut wakers: Vec<Waker> = Vec::new();
+    let mut threads = Vec::new();
+    let mut targets = Vec::new();
+    let (go, gate) = bounded::<()>(0);
+    for (id, (poll, core, instances)) in plans.into_iter().enumerate() {
+        let waiter = Waiter::new().map_err(|e| RuntimeError::system("epoll", e))?;
+        let waker = waiter.waker();
+        let (asks, asked) = bounded(ASKS);
+        for (switch, instance) in instances.iter().enumerate() {
+            let target = Target { switch, asks: asks.clone(), waker: waker.clone() };
+            targets.push((instance.config.runtime.control.clone(), target));
+        }
+        wakers.push(waker);
+        let setup = Setup { id, core, poll, instances, waiter, asks: asked, stop: stop.clone() };
+        let (events, gate) = (events.clone(), gate.clone());
+        let spawned = thread::Builder::new().name(format!("weft-worker{id}")).spawn(move || {
+            let mut ending = Ending { worker: id, events: events.clone(), result: None };
+            if let Some(core) = setup.core {
+                core_affinity::set_for_current(core_affinity::CoreId { id: core });
+            }
+            let result = Worker::open(setup).and_then(|mut worker| {
+                let _ = events.send(Event::Ready);
+                // Opens when every worker is ready; closes with an error when one is not.
+                let _ = gate.recv();
+                worker.run()
+            });
+            ending.result = Some(result);
+        });
+        threads.push(spawned.map_err(|e| RuntimeError::system("worker thread", e))?);
+    }
+
+    let mut outcome = Ok(());
+    let (mut waiting, mut running) = (workers, workers);
+    let mut go = Some(go);
+    let mut ready = Some(ready);
+    let mut server = None;
+    let mut stopping = false;
+    while running > 0 {
+        match inbox.recv().expect("this function holds a sender") {
+            Event::Ready => {
+                waiting -= 1;
+                if waiting == 0 && !stopping {
+                    match ControlServer::start(std::mem::take(&mut targets)) {
+                        Ok(started) => {
+                            server = Some(started);
+                            go = None;
+                            if let Some(ready) = ready.take() {
+                                ready();
+                            }
+                            info!(workers, "forwarding");
+                        }
+                        Err((path, cause)) => {
+                            outcome = Err(RuntimeError::Control { path, cause });
+                            stopping = true;
+                        }
+                    }
+                }
+            }
+            Event::Signal(signal) => {
+                info!(signal, "stopping");
+                stopping = true;
+            }
+            Event::Ended(id, result) => {
+                running -= 1;
+                stopping = true;
+                if let Err(e) = result {
+                    warn!(worker = id, error = %e, "worker ended");
+                    if outcome.is_ok() {
+                        outcome = Err(e);
+                    }
+                }
+            }
+        }
+        if stopping {
+            stop.store(true, Ordering::Relaxed);
+            go = None;
+            wakers.iter().for_each(Waker::wake);
+        }
+    }
+    drop((go, server));
+    for thread in threads {
+        // A panic has been told as an event already.
+        let _ = thread.join();
+    }
+    signal_handle.close();
+    let _ = signal_thread.join();
+    outcome
+}

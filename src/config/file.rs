@@ -1,0 +1,363 @@
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use serde::de::{Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::error::{ConfigError, Document, Found, Place, Table, label};
+use super::{
+    FRAMES, MTU, PollMode, PortConfig, QUEUE_PACKETS, QueueOptions, RouteConfig, RuntimeOptions, Segment, Selector,
+    SwitchConfig, XdpMode, derived_mac, derived_seed,
+};
+use crate::id::{PortId, PortKind, Role, SwitchId};
+use crate::units::{BitRate, Bytes};
+use crate::wire::MacAddr;
+
+/// A string or a number, kept as text: what it means is read later, where the key is known and the
+/// error can say what to write.
+struct Text(String);
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self.0.parse::<i64>() {
+            Ok(number) => s.serialize_i64(number),
+            Err(_) => s.serialize_str(&self.0),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct AnyText;
+        impl Visitor<'_> for AnyText {
+            type Value = Text;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a number")
+            }
+            fn visit_str<E>(self, v: &str) -> Result<Text, E> {
+                Ok(Text(v.into()))
+            }
+            fn visit_i64<E>(self, v: i64) -> Result<Text, E> {
+                Ok(Text(v.to_string()))
+            }
+            fn visit_u64<E>(self, v: u64) -> Result<Text, E> {
+                Ok(Text(v.to_string()))
+            }
+            fn visit_f64<E>(self, v: f64) -> Result<Text, E> {
+                Ok(Text(v.to_string()))
+            }
+        }
+        d.deserialize_any(AnyText)
+    }
+}
+
+/// A whole number; whether it is a possible one is asked later.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Int(i64);
+
+impl<'de> Deserialize<'de> for Int {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Whole;
+        impl Visitor<'_> for Whole {
+            type Value = Int;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number without quotes")
+            }
+            fn visit_i64<E>(self, v: i64) -> Result<Int, E> {
+                Ok(Int(v))
+            }
+        }
+        d.deserialize_any(Whole)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
+struct File {
+    name: Option<String>,
+    role: Option<Role>,
+    id: Option<Int>,
+    selector: Option<Text>,
+    seed: Option<Text>,
+    mac: Option<Text>,
+    router_ipv4: Option<Text>,
+    router_ipv6: Option<Text>,
+    segment: Option<FileSegment>,
+    #[serde(default)]
+    runtime: FileRuntime,
+    #[serde(default)]
+    queues: FileQueues,
+    #[serde(default)]
+    port: Vec<FilePort>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    route: Vec<FileRoute>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
+struct FileSegment {
+    ipv4: Option<Text>,
+    ipv6: Option<Text>,
+}
+
+#[derive(Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
+struct FileRuntime {
+    poll: Option<PollMode>,
+    core: Option<Int>,
+    frames: Option<Int>,
+    control: Option<String>,
+}
+
+#[derive(Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
+struct FileQueues {
+    packets: Option<Int>,
+    bytes: Option<Text>,
+    control_packets: Option<Int>,
+    ecn_mark: Option<Text>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
+struct FilePort {
+    interface: Option<String>,
+    kind: Option<PortKind>,
+    rate: Option<Text>,
+    mtu: Option<Int>,
+    mode: Option<XdpMode>,
+    peer_mac: Option<Text>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
+struct FileRoute {
+    prefix: Option<Text>,
+    ports: Option<Vec<String>>,
+}
+
+/// Reads values out of one table and notes what can't be read.
+struct Reader<'a> {
+    table: Table,
+    label: String,
+    found: &'a mut Found,
+}
+
+impl<'a> Reader<'a> {
+    fn new(table: Table, name: Option<&str>, found: &'a mut Found) -> Reader<'a> {
+        Reader { table, label: label(table, name), found }
+    }
+
+    fn note(&mut self, place: Place, message: impl fmt::Display) {
+        self.found.push((place, format!("{}{message}", self.label)));
+    }
+
+    /// The value of a required key. The stand-in only fills the gap until the problem is reported.
+    fn need<T>(&mut self, key: &'static str, value: Option<T>, stand_in: T, example: &str) -> T {
+        value.unwrap_or_else(|| {
+            self.note(self.table.key(key), format_args!("{key} is missing: write {key} = {example}"));
+            stand_in
+        })
+    }
+
+    /// A number that must fit `T`; the range is what the message offers.
+    fn int<T: TryFrom<i64>>(&mut self, key: &'static str, value: Option<Int>, range: impl fmt::Debug) -> Option<T> {
+        let Int(number) = value?;
+        let fits = T::try_from(number).ok();
+        if fits.is_none() {
+            self.note(self.table.key(key), out_of_range(key, number, range));
+        }
+        fits
+    }
+
+    fn text<T, E: fmt::Display>(
+        &mut self,
+        key: &'static str,
+        value: Option<Text>,
+        read: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        match read(&value?.0) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.note(self.table.key(key), format_args!("{key} {error}"));
+                None
+            }
+        }
+    }
+
+    /// A value whose own error doesn't say what to write.
+    fn text_as<T: FromStr>(&mut self, key: &'static str, value: Option<Text>, what: &str, example: &str) -> Option<T> {
+        self.text(key, value, |t| t.parse().map_err(|_| format!("`{t}` is not {what}: write {example}")))
+    }
+}
+
+/// `mtu 100 is out of range: write 576 to 3506`.
+pub(super) fn out_of_range(key: &str, number: impl fmt::Display, range: impl fmt::Debug) -> String {
+    let range = format!("{range:?}").replace("..=", " to ");
+    format!("{key} {number} is out of range: write {range}")
+}
+
+/// Reads the document's shape and the text of each value; rules between values are for `check`.
+pub(super) fn read(doc: &Document<'_>) -> Result<SwitchConfig, ConfigError> {
+    let tree = doc.tree()?;
+    let file = File::deserialize(toml::Deserializer::from(tree.clone()))
+        .map_err(|error| doc.shape_error(tree.get_ref(), &error))?;
+    let mut found = Found::new();
+
+    let mut top = Reader::new(Table::Top, None, &mut found);
+    let name = top.need("name", file.name, "-".into(), "\"tor0-0\"");
+    let role = top.need("role", file.role, Role::Tor, "\"tor\", \"agg\" or \"core\"");
+    let id = SwitchId(top.int("id", file.id, 0..=u16::MAX).unwrap_or(0));
+    let selector = top.text("selector", file.selector, Selector::from_str).unwrap_or_default();
+    let seed = top.text_as("seed", file.seed, "a seed", "a whole number from 0 to 18446744073709551615");
+    let mac = top.text("mac", file.mac, MacAddr::from_str);
+    let router_ipv4 = top.text_as::<Ipv4Addr>("router_ipv4", file.router_ipv4, "an IPv4 address", "\"10.255.0.1\"");
+    let router_ipv6 = top.text_as::<Ipv6Addr>("router_ipv6", file.router_ipv6, "an IPv6 address", "\"fd00:0:ffff::1\"");
+    let segment = file.segment.map(|segment| {
+        let mut reader = Reader::new(Table::Segment, None, &mut found);
+        let what = "a gateway address with its prefix length";
+        Segment {
+            ipv4: reader.text_as::<Ipv4Net>("ipv4", segment.ipv4, what, "\"10.0.0.1/24\""),
+            ipv6: reader.text_as::<Ipv6Net>("ipv6", segment.ipv6, what, "\"fd00::1/64\""),
+        }
+    });
+    let runtime = read_runtime(&name, file.runtime, &mut found);
+    let queues = read_queues(file.queues, &mut found);
+    let ports: Vec<_> = file.port.into_iter().enumerate().map(|(i, port)| read_port(i, port, &mut found)).collect();
+    let routes =
+        file.route.into_iter().enumerate().map(|(i, route)| read_route(i, route, &ports, &mut found)).collect();
+    doc.accept(found)?;
+
+    Ok(SwitchConfig {
+        name,
+        id,
+        role,
+        selector,
+        seed: seed.unwrap_or_else(|| derived_seed(0, id)),
+        mac: mac.unwrap_or_else(|| derived_mac(id)),
+        router_ipv4,
+        router_ipv6,
+        segment,
+        runtime,
+        queues,
+        ports,
+        routes,
+    })
+}
+
+fn read_runtime(name: &str, file: FileRuntime, found: &mut Found) -> RuntimeOptions {
+    let mut reader = Reader::new(Table::Runtime, None, found);
+    let default = RuntimeOptions::of(name);
+    RuntimeOptions {
+        poll: file.poll.unwrap_or(default.poll),
+        core: reader.int("core", file.core, 0..=1023),
+        frames: reader.int("frames", file.frames, FRAMES).unwrap_or(default.frames),
+        control: file.control.map_or(default.control, PathBuf::from),
+    }
+}
+
+fn read_queues(file: FileQueues, found: &mut Found) -> QueueOptions {
+    let mut reader = Reader::new(Table::Queues, None, found);
+    let default = QueueOptions::default();
+    QueueOptions {
+        packets: reader.int("packets", file.packets, QUEUE_PACKETS).unwrap_or(default.packets),
+        bytes: reader.text("bytes", file.bytes, Bytes::from_str).unwrap_or(default.bytes),
+        control_packets: reader
+            .int("control_packets", file.control_packets, QUEUE_PACKETS)
+            .unwrap_or(default.control_packets),
+        ecn_mark: reader.text("ecn_mark", file.ecn_mark, Bytes::from_str).unwrap_or(default.ecn_mark),
+    }
+}
+
+fn read_port(i: usize, file: FilePort, found: &mut Found) -> PortConfig {
+    let mut reader = Reader::new(Table::Port(i), file.interface.as_deref(), found);
+    PortConfig {
+        kind: reader.need("kind", file.kind, PortKind::Host, "\"host\", \"up\" or \"down\""),
+        rate: reader.text("rate", file.rate, BitRate::from_str).unwrap_or_default(),
+        mtu: reader.int("mtu", file.mtu, MTU),
+        mode: file.mode.unwrap_or_default(),
+        peer_mac: reader.text("peer_mac", file.peer_mac, MacAddr::from_str),
+        interface: reader.need("interface", file.interface, String::new(), "\"eth0\""),
+    }
+}
+
+fn read_route(i: usize, file: FileRoute, ports: &[PortConfig], found: &mut Found) -> RouteConfig {
+    let table = Table::Route(i);
+    let mut reader = Reader::new(table, file.prefix.as_ref().map(|p| p.0.as_str()), found);
+    let any = IpNet::V4(Ipv4Net::default());
+    let prefix = match file.prefix {
+        None => reader.need("prefix", None, any, "\"10.0.1.0/24\""),
+        text => reader.text_as("prefix", text, "a prefix", "\"10.0.1.0/24\" or \"fd00::/64\"").unwrap_or(any),
+    };
+    let names = reader.need("ports", file.ports, Vec::new(), "[\"INTERFACE\", ...]");
+    let mut ids = Vec::with_capacity(names.len());
+    for (item, name) in names.iter().enumerate() {
+        match ports.iter().position(|p| p.interface == *name).and_then(|p| u8::try_from(p).ok()) {
+            Some(id) => ids.push(PortId(id)),
+            None => reader.note(
+                Place { item: Some(item), ..table.key("ports") },
+                format_args!(
+                    "ports: no [[port]] has interface \"{name}\": add one, or name one of the up and down ports"
+                ),
+            ),
+        }
+    }
+    RouteConfig { prefix, ports: ids }
+}
+
+/// See [`SwitchConfig::to_toml`].
+pub(super) fn write(config: &SwitchConfig) -> String {
+    let text = |value: &dyn fmt::Display| Some(Text(value.to_string()));
+    let int = |value: u32| Some(Int(value.into()));
+    // A port that is not there can't be named; what stands for it is refused when read back.
+    let interface = |id: &PortId| config.ports.get(id.index()).map_or(format!("#{id}"), |p| p.interface.clone());
+    let file = File {
+        name: Some(config.name.clone()),
+        role: Some(config.role),
+        id: Some(Int(config.id.0.into())),
+        selector: text(&config.selector),
+        seed: text(&config.seed),
+        mac: text(&config.mac),
+        router_ipv4: config.router_ipv4.as_ref().and_then(|a| text(a)),
+        router_ipv6: config.router_ipv6.as_ref().and_then(|a| text(a)),
+        segment: config.segment.map(|s| FileSegment {
+            ipv4: s.ipv4.as_ref().and_then(|n| text(n)),
+            ipv6: s.ipv6.as_ref().and_then(|n| text(n)),
+        }),
+        runtime: FileRuntime {
+            poll: Some(config.runtime.poll),
+            core: config.runtime.core.map(|c| Int(i64::try_from(c).unwrap_or(i64::MAX))),
+            frames: int(config.runtime.frames),
+            control: Some(config.runtime.control.display().to_string()),
+        },
+        queues: FileQueues {
+            packets: int(config.queues.packets),
+            bytes: text(&config.queues.bytes),
+            control_packets: int(config.queues.control_packets),
+            ecn_mark: text(&config.queues.ecn_mark),
+        },
+        port: config.ports.iter().map(write_port).collect(),
+        route: config
+            .routes
+            .iter()
+            .map(|r| FileRoute { prefix: text(&r.prefix), ports: Some(r.ports.iter().map(interface).collect()) })
+            .collect(),
+    };
+    toml::to_string(&file).expect("tables of strings and numbers are always TOML")
+}
+
+fn write_port(port: &PortConfig) -> FilePort {
+    FilePort {
+        interface: Some(port.interface.clone()),
+        kind: Some(port.kind),
+        // 0 prints as "unlimited", which is no rate to read; leaving it out means the same.
+        rate: (port.rate != BitRate(0)).then(|| Text(port.rate.to_string())),
+        mtu: port.mtu.map(|m| Int(m.into())),
+        mode: Some(port.mode),
+        peer_mac: port.peer_mac.map(|m| Text(m.to_string())),
+    }
+}

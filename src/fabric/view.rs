@@ -1,0 +1,103 @@
+//! What the forwarding shows to users.
+
+use std::net::IpAddr;
+
+use crate::id::PortId;
+use crate::time::Instant;
+use crate::wire::MacAddr;
+use ipnet::IpNet;
+
+use super::fib::NextHop;
+use super::hooks::SchemeIngress;
+use super::ingress::FabricIngress;
+
+/// A neighbour of the segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NeighbourView {
+    /// Its IP address.
+    pub address: IpAddr,
+    /// Its MAC address; none while it is being resolved.
+    pub mac: Option<MacAddr>,
+    /// The port it is behind.
+    pub port: Option<PortId>,
+    /// Milliseconds since it last confirmed that.
+    pub age_ms: Option<u64>,
+    /// Requests sent without an answer.
+    pub probes: u8,
+    /// Packets that wait for it.
+    pub waiting: usize,
+}
+
+/// A station that the bridge has learned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StationView {
+    /// Its MAC address.
+    pub mac: MacAddr,
+    /// The port it was seen on.
+    pub port: PortId,
+    /// Milliseconds since then, to within a second.
+    pub age_ms: u64,
+}
+
+/// A route and the ports it may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathView {
+    /// The prefix.
+    pub prefix: IpNet,
+    /// Whether it is the switch's own segment: delivered by neighbour, not by group.
+    pub connected: bool,
+    /// The group's priorities, best first.
+    pub priorities: Vec<Vec<PortId>>,
+    /// The ports that are chosen from now.
+    pub serving: Vec<PortId>,
+}
+
+impl<S: SchemeIngress> FabricIngress<S> {
+    /// Resolved neighbours, then those being resolved.
+    pub fn neighbour_views(&self, now: Instant) -> Vec<NeighbourView> {
+        let known = self.neighbours().iter().into_iter().map(|(address, n)| NeighbourView {
+            address,
+            mac: Some(n.mac),
+            port: Some(n.port),
+            age_ms: Some(now.since(n.confirmed) / 1_000_000),
+            probes: n.probes(),
+            waiting: 0,
+        });
+        let pending = self.neighbours().pending().map(|(address, probes, waiting)| NeighbourView {
+            address,
+            mac: None,
+            port: None,
+            age_ms: None,
+            probes,
+            waiting,
+        });
+        known.chain(pending).collect()
+    }
+
+    /// The bridge's stations, by address.
+    pub fn station_views(&self, now: Instant) -> Vec<StationView> {
+        let view = |(mac, s): (MacAddr, super::bridge::Station)| StationView {
+            mac,
+            port: s.port,
+            age_ms: now.since(s.seen) / 1_000_000,
+        };
+        self.bridge().stations().into_iter().map(view).collect()
+    }
+
+    /// The routes, by prefix.
+    pub fn path_views(&self) -> Vec<PathView> {
+        let view = |(prefix, hop): (IpNet, NextHop)| match hop {
+            NextHop::Connected => PathView { prefix, connected: true, priorities: Vec::new(), serving: Vec::new() },
+            NextHop::Group(id) => {
+                let group = self.fib().group(id);
+                PathView {
+                    prefix,
+                    connected: false,
+                    priorities: group.priorities().iter().map(|p| p.iter().collect()).collect(),
+                    serving: group.members().to_vec(),
+                }
+            }
+        };
+        self.fib().routes().into_iter().map(view).collect()
+    }
+}

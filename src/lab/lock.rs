@@ -1,0 +1,155 @@
+//! The lock that says who owns a lab: an open-file-description lock (fcntl(2), F_OFD_SETLK).
+//!
+//! Such a lock belongs to the open file, not to a process: a child that inherits the descriptor holds
+//! it too, and it goes when the last descriptor closes, whatever ended the process. The file's text,
+//! a process number, only says whom to signal.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::process::Stdio;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use nix::unistd::Pid;
+
+/// A lock file, open; whether it is held is up to [`LockFile::try_lock`].
+#[derive(Debug)]
+pub(super) struct LockFile(File);
+
+impl LockFile {
+    pub(super) fn create(path: &Path) -> io::Result<LockFile> {
+        OpenOptions::new().read(true).write(true).create_new(true).open(path).map(LockFile)
+    }
+
+    pub(super) fn open(path: &Path) -> io::Result<LockFile> {
+        OpenOptions::new().read(true).write(true).open(path).map(LockFile)
+    }
+
+    /// Takes the lock for as long as this file, or a copy of its descriptor, is open; `false` if
+    /// someone else has it.
+    pub(super) fn try_lock(&self) -> io::Result<bool> {
+        match fcntl(&self.0, FcntlArg::F_OFD_SETLK(&whole_file())) {
+            Ok(_) => Ok(true),
+            Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Whether someone else holds the lock; takes nothing.
+    pub(super) fn is_locked(&self) -> io::Result<bool> {
+        let mut lock = whole_file();
+        fcntl(&self.0, FcntlArg::F_OFD_GETLK(&mut lock))?;
+        Ok(i32::from(lock.l_type) != libc::F_UNLCK)
+    }
+
+    /// The lock for a child's standard input: the child holds it from its first moment on.
+    pub(super) fn for_child(&self) -> io::Result<Stdio> {
+        self.0.try_clone().map(Stdio::from)
+    }
+
+    /// Notes whom to signal. One write of one size: a reader never sees half a number.
+    pub(super) fn set_pid(&self, pid: u32) -> io::Result<()> {
+        self.0.write_all_at(format!("{pid:<10}\n").as_bytes(), 0)
+    }
+
+    /// The noted process, if it has this very file open: so it can't be a stranger that was given a
+    /// dead process's number.
+    pub(super) fn pid(&self) -> Option<Pid> {
+        let mut text = [0; 32];
+        let len = self.0.read_at(&mut text, 0).ok()?;
+        let pid: i32 = std::str::from_utf8(&text[..len]).ok()?.trim().parse().ok().filter(|pid| *pid > 0)?;
+        let own = self.0.metadata().ok()?;
+        let open_there = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten().any(|entry| {
+            fs::metadata(entry.path()).is_ok_and(|file| (file.dev(), file.ino()) == (own.dev(), own.ino()))
+        });
+        open_there.then(|| Pid::from_raw(pid))
+    }
+
+    /// Whether `path` still names this file: it may have been removed, or made anew, meanwhile.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        match (fs::metadata(path), self.0.metadata()) {
+            (Ok(there), Ok(own)) => (there.dev(), there.ino()) == (own.dev(), own.ino()),
+            _ => false,
+        }
+    }
+}
+
+fn whole_file() -> libc::flock {
+    libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn lock_file() -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        (dir, path)
+    }
+
+    #[test]
+    fn a_lock_is_exclusive_and_seen_by_others() {
+        let (_dir, path) = lock_file();
+        let first = LockFile::create(&path).unwrap();
+        let second = LockFile::open(&path).unwrap();
+        assert!(!second.is_locked().unwrap());
+        assert!(first.try_lock().unwrap());
+        assert!(second.is_locked().unwrap() && !second.try_lock().unwrap());
+        drop(first);
+        assert!(second.try_lock().unwrap());
+    }
+
+    #[test]
+    fn a_child_holds_the_lock_until_it_is_killed() {
+        let (_dir, path) = lock_file();
+        let lock = LockFile::create(&path).unwrap();
+        assert!(lock.try_lock().unwrap());
+        let mut child = Command::new("sleep").arg("60").stdin(lock.for_child().unwrap()).spawn().unwrap();
+        lock.set_pid(child.id()).unwrap();
+        drop(lock);
+
+        let other = LockFile::open(&path).unwrap();
+        assert!(!other.try_lock().unwrap(), "the child has it");
+        assert_eq!(other.pid(), Some(Pid::from_raw(child.id() as i32)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(other.try_lock().unwrap(), "it died with the child");
+    }
+
+    #[test]
+    fn a_recycled_process_number_is_not_believed() {
+        let (_dir, path) = lock_file();
+        let lock = LockFile::create(&path).unwrap();
+        let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
+        lock.set_pid(stranger.id()).unwrap();
+        assert_eq!(LockFile::open(&path).unwrap().pid(), None);
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+        for text in ["", "-1\n", "0\n", "x\n", "99999999999\n"] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(LockFile::open(&path).unwrap().pid(), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_removed_or_replaced_lock_file_is_noticed() {
+        let (_dir, path) = lock_file();
+        let lock = LockFile::create(&path).unwrap();
+        assert!(lock.is_at(&path));
+        fs::remove_file(&path).unwrap();
+        assert!(!lock.is_at(&path));
+        let _newer = LockFile::create(&path).unwrap();
+        assert!(!lock.is_at(&path));
+    }
+}

@@ -1,0 +1,146 @@
+//! Lab names and everything named after them.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::LabError;
+use super::net::Namespace;
+
+/// The lab that is meant when no name is given.
+pub const DEFAULT_NAME: &str = "lab";
+
+const STATE_ROOT: &str = "/run/weft";
+
+/// A lab's name: 1 to 16 of `a-z`, `0-9` and `-`, so that it is a file name and part of a
+/// namespace's name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LabName(String);
+
+impl FromStr for LabName {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        let fits = (1..=16).contains(&text.len())
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if fits { Ok(LabName(text.into())) } else { Err(LabError::BadName(text.into())) }
+    }
+}
+
+impl fmt::Display for LabName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl LabName {
+    /// `/run/weft/<lab>`.
+    pub fn state_dir(&self) -> PathBuf {
+        Path::new(STATE_ROOT).join(&self.0)
+    }
+
+    /// The control socket of a switch, `/run/weft/<lab>/<switch>.sock`.
+    pub fn socket(&self, switch: &str) -> PathBuf {
+        self.state_dir().join(format!("{switch}.sock"))
+    }
+
+    /// The network namespace of a node, `weft-<lab>-<node>`.
+    pub fn namespace(&self, node: &str) -> String {
+        format!("{}{node}", self.prefix())
+    }
+
+    /// A directory on the same file system as [`LabName::state_dir`] that no lab can be named after.
+    pub(super) fn staging_dir(&self) -> PathBuf {
+        Path::new(STATE_ROOT).join(format!(".{}.{}", self.0, std::process::id()))
+    }
+
+    pub(super) fn prefix(&self) -> String {
+        format!("weft-{}-", self.0)
+    }
+
+    /// The namespaces that belong to this lab, the leftovers of one whose state is gone included.
+    ///
+    /// `weft-a-b-tor0` could be node `b-tor0` of lab `a`: a namespace counts as that of the longest
+    /// lab name that is in use, so that removing lab `a` leaves lab `a-b` alone.
+    pub(super) fn namespaces(&self) -> Result<Vec<String>, LabError> {
+        let others: Vec<String> = labs()
+            .filter(|other| other.0.len() > self.0.len() && other.prefix().starts_with(&self.prefix()))
+            .map(|other| other.prefix())
+            .collect();
+        let mut names = Namespace::list(&self.prefix())?;
+        names.retain(|name| !others.iter().any(|other| name.starts_with(other)));
+        Ok(names)
+    }
+}
+
+/// The labs that have a state directory.
+fn labs() -> impl Iterator<Item = LabName> {
+    fs::read_dir(STATE_ROOT).into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// Up to `limit` of `names`, those most like `wanted` first.
+pub(super) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>, limit: usize) -> Vec<String> {
+    let mut ranked: Vec<_> = names.map(|name| (edit_distance(wanted, name), name)).collect();
+    ranked.sort();
+    ranked.into_iter().take(limit).map(|(_, name)| name.to_owned()).collect()
+}
+
+/// "`a`, `b` or `c`".
+pub(super) fn one_of(names: &[String]) -> String {
+    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        None => "`weft lab status`".into(),
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+    }
+}
+
+/// Levenshtein distance in bytes, one row at a time.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lab_name_is_short_and_lower_case() {
+        for good in ["lab", "a", "0", "two-labs", "abcdefghijklmnop"] {
+            assert_eq!(good.parse::<LabName>().unwrap().to_string(), good);
+        }
+        for bad in ["", "abcdefghijklmnopq", "Lab", "a b", "a/b", "..", "a_b", "ä"] {
+            let error = bad.parse::<LabName>().unwrap_err();
+            assert!(error.to_string().contains("1 to 16"), "{error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn paths_and_namespaces_carry_the_name() {
+        let lab: LabName = "x1".parse().unwrap();
+        assert_eq!(lab.socket("tor0-0"), Path::new("/run/weft/x1/tor0-0.sock"));
+        assert_eq!(lab.namespace("h0-0-2"), "weft-x1-h0-0-2");
+    }
+
+    #[test]
+    fn the_nearest_name_comes_first() {
+        let names = ["tor0-0", "tor0-1", "h0-0-2", "core1"];
+        assert_eq!(nearest("h0-0-1", names.into_iter(), 2)[0], "h0-0-2");
+        assert_eq!(nearest("cor1", names.into_iter(), 1), ["core1"]);
+        assert_eq!(one_of(&nearest("tor0", names.into_iter(), 2)), "`tor0-0` or `tor0-1`");
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("", "abc"), 3);
+    }
+}

@@ -1,0 +1,173 @@
+//! `weft lab status`: what the lab has and whether it is up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::lock::LockFile;
+use super::net::{Namespace, Netlink};
+use super::plan::{EndPlan, Plan};
+use super::{LabError, LabName};
+use crate::id::Role;
+use crate::units::BitRate;
+
+/// A lab, as `--json` prints it; [`fmt::Display`] is the table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LabStatus {
+    /// The lab's name.
+    pub name: String,
+    /// Whether the switches' process runs and has said that it forwards.
+    pub running: bool,
+    /// That process.
+    pub pid: Option<i32>,
+    /// All hosts.
+    pub hosts: Vec<HostStatus>,
+    /// All switches.
+    pub switches: Vec<SwitchStatus>,
+    /// All links.
+    pub links: Vec<LinkStatus>,
+}
+
+/// A host.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HostStatus {
+    /// Its name, as `exec` takes it.
+    pub name: String,
+    /// Its IPv4 address, without prefix length.
+    pub ipv4: Option<IpAddr>,
+    /// Its IPv6 address, without prefix length.
+    pub ipv6: Option<IpAddr>,
+    /// Its top-of-rack switch.
+    pub tor: String,
+}
+
+/// A switch.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SwitchStatus {
+    /// Its name, as `show --switch` takes it.
+    pub name: String,
+    /// Its tier.
+    pub role: Role,
+    /// Its pod; `None` above the pods.
+    pub pod: Option<u16>,
+    /// Its control socket.
+    pub socket: PathBuf,
+}
+
+/// A link.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LinkStatus {
+    /// The node at one end.
+    pub a: String,
+    /// The node at the other end.
+    pub b: String,
+    /// Bits per second; 0 = unlimited.
+    pub rate: BitRate,
+    /// Up if both ends have carrier.
+    pub state: LinkState,
+}
+
+/// Whether frames can pass a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkState {
+    /// Both ends have carrier.
+    Up,
+    /// An end is down, or gone.
+    Down,
+}
+
+impl fmt::Display for LinkState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LinkState::Up => "up",
+            LinkState::Down => "down",
+        })
+    }
+}
+
+/// Reads what is so now: the lock, and the carrier of every interface from the kernel.
+///
+/// # Errors
+/// [`LabError::NotUp`] if there is no such lab; without privileges.
+pub fn status(name: &LabName) -> Result<LabStatus, LabError> {
+    let plan = Plan::of_lab(name)?;
+    let dir = name.state_dir();
+    let path = dir.join("lock");
+    let lock = LockFile::open(&path).map_err(LabError::file("cannot open", &path))?;
+    let locked = lock.is_locked().map_err(LabError::file("cannot read", &path))?;
+    let pid = if locked { lock.pid().map(nix::unistd::Pid::as_raw) } else { None };
+    let running = locked && dir.join("ready").exists();
+
+    let carriers = carriers(name, &plan)?;
+    let has_carrier = |end: &EndPlan| carriers.get(end.node.as_str()).is_some_and(|up| up.contains(&end.interface));
+    let links = plan
+        .links
+        .iter()
+        .map(|link| LinkStatus {
+            a: link.a.node.clone(),
+            b: link.b.node.clone(),
+            rate: link.rate,
+            state: if has_carrier(&link.a) && has_carrier(&link.b) { LinkState::Up } else { LinkState::Down },
+        })
+        .collect();
+    let hosts = plan.hosts.iter().map(|host| {
+        let address = |v4: bool| host.addresses.iter().map(|net| net.addr()).find(|addr| addr.is_ipv4() == v4);
+        HostStatus { name: host.name.clone(), ipv4: address(true), ipv6: address(false), tor: host.tor.clone() }
+    });
+    let switches = plan.switches.iter().map(|switch| SwitchStatus {
+        name: switch.name.clone(),
+        role: switch.role,
+        pod: switch.pod,
+        socket: name.socket(&switch.name),
+    });
+    Ok(LabStatus { name: name.to_string(), running, pid, hosts: hosts.collect(), switches: switches.collect(), links })
+}
+
+/// By node, the interfaces that have carrier. A namespace that is gone has none.
+fn carriers<'a>(name: &LabName, plan: &'a Plan) -> Result<BTreeMap<&'a str, BTreeSet<String>>, LabError> {
+    let mut carriers = BTreeMap::new();
+    for node in plan.nodes() {
+        let namespace = match Namespace::open(&name.namespace(node)) {
+            Ok(namespace) => namespace,
+            Err(e) if e.errno() == Some(nix::errno::Errno::ENOENT) => continue,
+            Err(e) => return Err(e.into()),
+        };
+        let links = Netlink::open(&namespace)?.links()?;
+        carriers.insert(node, links.into_iter().filter(|link| link.carrier).map(|link| link.name).collect());
+    }
+    Ok(carriers)
+}
+
+impl fmt::Display for LabStatus {
+    /// A short table: the lab, then switches, hosts, and the links that are down.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match (self.running, self.pid) {
+            (true, Some(pid)) => format!("running, process {pid}"),
+            (true, None) => "running".into(),
+            (false, Some(pid)) => format!("starting, process {pid}"),
+            (false, None) => "not running".into(),
+        };
+        writeln!(f, "lab {}: {state}", self.name)?;
+        writeln!(f, "\n{:<12} {:<5} {:>3}  socket", "switch", "role", "pod")?;
+        for switch in &self.switches {
+            let pod = switch.pod.map_or_else(|| "-".into(), |pod| pod.to_string());
+            let role = switch.role.to_string();
+            writeln!(f, "{:<12} {role:<5} {pod:>3}  {}", switch.name, switch.socket.display())?;
+        }
+        writeln!(f, "\n{:<12} {:<15} {:<24} tor", "host", "ipv4", "ipv6")?;
+        let text = |address: Option<IpAddr>| address.map_or_else(|| "-".into(), |address| address.to_string());
+        for host in &self.hosts {
+            writeln!(f, "{:<12} {:<15} {:<24} {}", host.name, text(host.ipv4), text(host.ipv6), host.tor)?;
+        }
+        let down: Vec<_> = self.links.iter().filter(|link| link.state == LinkState::Down).collect();
+        write!(f, "\nlinks: {} up, {} down", self.links.len() - down.len(), down.len())?;
+        for link in down {
+            write!(f, "\n  down: {} - {} ({})", link.a, link.b, link.rate)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+use crate::wire::{Headers, L3};
+
+/// Seeded 64-bit hash of a packet's flow, by multiplying and folding 128-bit products.
+///
+/// Hashed are source and destination address, protocol, and source and destination port where the
+/// protocol has them. Fragments (first ones too) are hashed without ports, so that all fragments of
+/// a datagram take one path. Not hashed: VLAN tags, IPv6 flow label, DSCP. Different seeds give
+/// independent hashes, so tiers with their own seeds do not polarise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowHash {
+    seed: u64,
+}
+
+// Odd constants with about half their bits set: the first digits of the golden ratio, e and pi.
+const K0: u64 = 0x9e37_79b9_7f4a_7c15;
+const K1: u64 = 0xb7e1_5162_8aed_2a6b;
+const K2: u64 = 0x2438_6a88_85a3_08d3;
+
+#[inline]
+fn mix(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product >> 64) as u64 ^ product as u64
+}
+
+#[inline]
+fn be64(frame: &[u8], at: usize) -> u64 {
+    u64::from_be_bytes(frame[at..at + 8].try_into().expect("eight bytes"))
+}
+
+impl FlowHash {
+    /// A hash with its own seed.
+    pub fn new(seed: u64) -> Self {
+        // Neighbouring seeds (switch numbers) must not give neighbouring keys.
+        FlowHash { seed: mix(seed ^ K1, K0).wrapping_add(seed) }
+    }
+
+    /// Hash of the flow of an IP packet whose headers have no fault; of the Ethernet addresses
+    /// otherwise.
+    #[inline]
+    pub fn packet(&self, frame: &[u8], headers: &Headers) -> u64 {
+        let l3 = headers.l3 as usize;
+        let last = u64::from(headers.ports(frame).unwrap_or(0)) << 8 | u64::from(headers.proto);
+        let addresses = match (headers.kind, headers.fault) {
+            (L3::Ipv4, None) => be64(frame, l3 + 12),
+            (L3::Ipv6, None) => {
+                let source = mix(be64(frame, l3 + 8) ^ K0, be64(frame, l3 + 16) ^ self.seed);
+                source ^ mix(be64(frame, l3 + 24) ^ K2, be64(frame, l3 + 32) ^ self.seed.rotate_left(32))
+            }
+            _ => mix(be64(frame, 0) ^ K0, be64(frame, 4) ^ self.seed),
+        };
+        self.words(addresses, last)
+    }
+
+    /// Hash of two words.
+    #[inline]
+    pub fn words(&self, a: u64, b: u64) -> u64 {
+        let h = mix(a ^ self.seed, b ^ K2);
+        mix(h ^ K0, self.seed ^ K1)
+    }
+}
+
+/// Maps a hash evenly to `0..n` without division (Lemire's multiply-shift); 0 for `n` = 0.
+#[inline]
+pub fn bucket(hash: u64, n: usize) -> usize {
+    ((u128::from(hash) * n as u128) >> 64) as usize
+}

@@ -1,0 +1,44 @@
+use crate::id::PortId;
+use crate::time::Instant;
+use crate::wire::Headers;
+
+/// Metadata that travels with a frame through the pipeline (names as in BMv2's simple_switch).
+/// Fits one cache line, beside the frame's handle, in a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Meta {
+    /// Where the headers are; egress must call [`crate::wire::parse`] again if it moved them.
+    pub headers: Headers,
+    /// Port the frame came in by, or on whose behalf it was made.
+    pub ingress_port: PortId,
+    /// Times the frame was recirculated.
+    pub recirculations: u8,
+    /// Seeded hash of the flow; 0 until the program computes it.
+    pub flow_hash: u64,
+    /// Depth of the queue in packets when the frame joined it.
+    pub enq_qdepth: u16,
+    /// Depth of the queue in packets when the frame left it, itself not counted.
+    pub deq_qdepth: u16,
+    /// When the frame joined its queue.
+    pub enq_timestamp: Instant,
+    /// Scratch that belongs to the scheme: what its ingress tells its egress.
+    pub scheme: u32,
+}
+
+impl Meta {
+    /// Metadata of a frame with `headers` that came in by `port`.
+    #[inline]
+    pub fn new(headers: Headers, port: PortId) -> Meta {
+        Meta {
+            headers,
+            ingress_port: port,
+            recirculations: 0,
+            flow_hash: 0,
+            enq_qdepth: 0,
+            deq_qdepth: 0,
+            enq_timestamp: Instant::ZERO,
+            scheme: 0,
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Meta>() + size_of::<crate::frame::Frame>() <= 64, "a queue entry is one cache line");

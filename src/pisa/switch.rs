@@ -1,0 +1,318 @@
+use std::collections::VecDeque;
+
+use crate::counters::{DropReason, Ledger, PortCounters};
+use crate::frame::{BURST, Burst, Frame, Pool};
+use crate::id::{PortId, PortMask};
+use crate::time::{Instant, earliest};
+use crate::wire;
+
+use super::outbox::{Action, Entry, Origin, Outbox};
+use super::program::{Context, Egress, Ingress, Program};
+use super::tm::{PortLimits, TrafficManager};
+use super::{EgressVerdict, Meta, Queue, Verdict};
+
+/// Passes through ingress after the first that a frame may make.
+const MAX_RECIRCULATIONS: u8 = 4;
+/// Frames that wait for the control plane to take them.
+const PUNT_CAPACITY: usize = 256;
+
+/// The engine: a program, its queues and its counters. One worker owns it.
+///
+/// Invariant, whenever no call is under way: [`Switch::ledger`] passes [`Ledger::check`].
+#[derive(Debug)]
+pub struct Switch<P: Program> {
+    ingress: P::Ingress,
+    egress: P::Egress,
+    tm: TrafficManager,
+    counters: Vec<PortCounters>,
+    outbox: Outbox,
+    punted: VecDeque<(Frame, Meta)>,
+    /// Pass 1's results; taken once, used by every burst.
+    parsed: Vec<Result<Meta, DropReason>>,
+    down: PortMask,
+}
+
+impl<P: Program> Switch<P> {
+    /// A switch with one port for each entry of `limits`, all up.
+    ///
+    /// # Panics
+    /// With more than [`crate::id::MAX_PORTS`] ports.
+    pub fn new(ingress: P::Ingress, egress: P::Egress, limits: &[PortLimits]) -> Self {
+        assert!(limits.len() <= crate::id::MAX_PORTS, "{} ports", limits.len());
+        Switch {
+            ingress,
+            egress,
+            tm: TrafficManager::new(limits),
+            counters: vec![PortCounters::default(); limits.len()],
+            outbox: Outbox::new(),
+            punted: VecDeque::with_capacity(PUNT_CAPACITY),
+            parsed: Vec::with_capacity(BURST),
+            down: PortMask::EMPTY,
+        }
+    }
+
+    /// Takes every frame of `burst`, which came in by `port` at `now`, through ingress into queues.
+    ///
+    /// # Panics
+    /// If `port` is not one of this switch.
+    pub fn receive(&mut self, now: Instant, port: PortId, pool: &mut Pool, burst: &mut Burst) {
+        let mut parsed = std::mem::take(&mut self.parsed);
+        let mut bytes = 0;
+        for frame in burst.frames() {
+            bytes += frame.len() as u64;
+            parsed.push(wire::parse(frame).map(|headers| {
+                let mut meta = Meta::new(headers, port);
+                self.ingress.prepare(frame, &mut meta);
+                meta
+            }));
+        }
+        let counters = &mut self.counters[port.index()];
+        counters.rx += burst.len() as u64;
+        counters.rx_bytes += bytes;
+        for (frame, meta) in burst.drain().zip(parsed.drain(..)) {
+            match meta {
+                Ok(meta) => {
+                    self.process(now, pool, frame, meta);
+                    self.drain_outbox(now, pool);
+                }
+                Err(reason) => self.drop_at_ingress(pool, port, frame, reason),
+            }
+        }
+        self.parsed = parsed;
+    }
+
+    /// Runs ingress over one frame, again while it says so, and does what it decided.
+    #[inline]
+    fn process(&mut self, now: Instant, pool: &mut Pool, mut frame: Frame, mut meta: Meta) {
+        let port = meta.ingress_port;
+        loop {
+            let mut cx = Context { now, pool, outbox: &mut self.outbox };
+            let verdict = self.ingress.process(&mut cx, &mut frame, &mut meta);
+            match verdict {
+                Verdict::Forward(to, queue) => self.forward(now, pool, to, queue, frame, meta),
+                Verdict::Flood(to) => self.flood(now, pool, to, frame, meta),
+                Verdict::Drop(reason) => self.drop_at_ingress(pool, port, frame, reason),
+                Verdict::Consume => {
+                    self.counters[port.index()].consumed += 1;
+                    pool.free(frame);
+                }
+                Verdict::Hold => self.ingress.hold(now, frame, meta),
+                Verdict::Punt if self.punted.len() < PUNT_CAPACITY => {
+                    self.counters[port.index()].consumed += 1;
+                    self.punted.push_back((frame, meta));
+                }
+                Verdict::Punt => self.drop_at_ingress(pool, port, frame, DropReason::OutboxFull),
+                Verdict::Recirculate => match self.reparse(&frame, &mut meta) {
+                    Ok(()) => continue,
+                    Err(reason) => self.drop_at_ingress(pool, port, frame, reason),
+                },
+            }
+            break;
+        }
+    }
+
+    #[inline]
+    fn drop_at_ingress(&mut self, pool: &mut Pool, port: PortId, frame: Frame, reason: DropReason) {
+        self.counters[port.index()].ingress_drops.count(reason);
+        pool.free(frame);
+    }
+
+    /// Hands a frame over from its ingress port to a queue of `to`.
+    #[inline]
+    fn forward(&mut self, now: Instant, pool: &mut Pool, to: PortId, queue: Queue, frame: Frame, meta: Meta) {
+        let from = meta.ingress_port;
+        if to.index() >= self.counters.len() {
+            return self.drop_at_ingress(pool, from, frame, DropReason::NoSuchPort);
+        }
+        self.counters[from.index()].forwarded += 1;
+        let counters = &mut self.counters[to.index()];
+        counters.enqueued += 1;
+        let refused = if self.down.contains(to) {
+            Err((frame, DropReason::PortDown))
+        } else {
+            self.tm.enqueue(now, to, queue, frame, meta)
+        };
+        if let Err((frame, reason)) = refused {
+            counters.egress_drops.count(reason);
+            pool.free(frame);
+        }
+    }
+
+    /// A copy to each port of `to`; the last one gets the frame itself. A copy for which there is no
+    /// free frame is counted as made and dropped, so that the loss shows.
+    fn flood(&mut self, now: Instant, pool: &mut Pool, to: PortMask, frame: Frame, meta: Meta) {
+        let from = meta.ingress_port;
+        let copies = to.len();
+        if copies == 0 {
+            return self.drop_at_ingress(pool, from, frame, DropReason::NoBridgePort);
+        }
+        let mut ports = to.iter();
+        for port in ports.by_ref().take(copies as usize - 1) {
+            self.counters[from.index()].generated += 1;
+            match pool.alloc_with(&frame) {
+                Some(copy) => self.forward(now, pool, port, Queue::Data, copy, meta),
+                None => self.counters[from.index()].ingress_drops.count(DropReason::NoFrame),
+            }
+        }
+        if let Some(last) = ports.next() {
+            self.forward(now, pool, last, Queue::Data, frame, meta);
+        }
+    }
+
+    /// Does what the program put into the outbox, and what that leads to in turn. It ends because
+    /// no packet of the switch's own causes another one (RFC 1122 section 3.2.2).
+    #[inline]
+    fn drain_outbox(&mut self, now: Instant, pool: &mut Pool) {
+        while let Some(Entry { frame, mut meta, origin, action }) = self.outbox.pop() {
+            if origin == Origin::Generated {
+                self.counters[meta.ingress_port.index()].generated += 1;
+            }
+            match action {
+                Action::Forward(port, queue) => self.forward(now, pool, port, queue, frame, meta),
+                Action::Recirculate => match self.reparse(&frame, &mut meta) {
+                    Ok(()) => self.process(now, pool, frame, meta),
+                    Err(reason) => self.drop_at_ingress(pool, meta.ingress_port, frame, reason),
+                },
+                Action::Drop(reason) => self.drop_at_ingress(pool, meta.ingress_port, frame, reason),
+            }
+        }
+    }
+
+    /// Readies `meta` for one more pass of the frame through ingress.
+    fn reparse(&mut self, frame: &Frame, meta: &mut Meta) -> Result<(), DropReason> {
+        if meta.recirculations == MAX_RECIRCULATIONS {
+            return Err(DropReason::RecirculationLimit);
+        }
+        meta.recirculations += 1;
+        meta.headers = wire::parse(frame)?;
+        self.ingress.prepare(frame, meta);
+        Ok(())
+    }
+
+    /// Moves up to `room` frames that `port` may send at `now` through egress into `out`, and counts
+    /// them as sent: the caller must have room for them on the wire.
+    ///
+    /// # Panics
+    /// If `port` is not one of this switch.
+    #[inline]
+    pub fn transmit(&mut self, now: Instant, port: PortId, pool: &mut Pool, room: usize, out: &mut Burst) {
+        let room = room.min(out.room());
+        let (mut frames, mut bytes) = (0, 0);
+        while frames < room {
+            let Some((mut frame, mut meta)) = self.tm.dequeue(now, port) else { break };
+            match self.egress.process(now, port, &mut frame, &mut meta) {
+                EgressVerdict::Send => {
+                    frames += 1;
+                    bytes += frame.len() as u64;
+                    out.push(frame);
+                }
+                EgressVerdict::Drop(reason) => {
+                    self.counters[port.index()].egress_drops.count(reason);
+                    pool.free(frame);
+                }
+            }
+        }
+        let counters = &mut self.counters[port.index()];
+        counters.tx += frames as u64;
+        counters.tx_bytes += bytes;
+    }
+
+    /// Lets the program act on time that has passed.
+    pub fn tick(&mut self, now: Instant, pool: &mut Pool) {
+        self.ingress.tick(&mut Context { now, pool, outbox: &mut self.outbox });
+        self.drain_outbox(now, pool);
+    }
+
+    /// When to call [`Switch::tick`] or [`Switch::transmit`] although no frame has come; a time in
+    /// the past means at once.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        earliest(self.tm.next_deadline(), self.ingress.next_deadline())
+    }
+
+    /// When the program itself wants [`Switch::tick`].
+    #[inline]
+    pub fn tick_deadline(&self) -> Option<Instant> {
+        self.ingress.next_deadline()
+    }
+
+    /// Ports with frames waiting to be sent.
+    #[inline]
+    pub fn backlog(&self) -> PortMask {
+        self.tm.backlog()
+    }
+
+    /// Takes a port out of or back into service. What waits at a port that goes down is dropped.
+    pub fn set_port_up(&mut self, port: PortId, up: bool, pool: &mut Pool) {
+        if up {
+            self.down = self.down.without(port);
+            return;
+        }
+        self.down = self.down.with(port);
+        self.purge(port, pool, DropReason::PortDown);
+    }
+
+    fn purge(&mut self, port: PortId, pool: &mut Pool, reason: DropReason) {
+        while let Some((frame, _)) = self.tm.purge(port) {
+            self.counters[port.index()].egress_drops.count(reason);
+            pool.free(frame);
+        }
+    }
+
+    /// Whether a port is in service.
+    pub fn is_port_up(&self, port: PortId) -> bool {
+        !self.down.contains(port)
+    }
+
+    /// A frame that ingress punted, oldest first, with its metadata. It is counted as consumed.
+    pub fn take_punted(&mut self) -> Option<(Frame, Meta)> {
+        self.punted.pop_front()
+    }
+
+    /// Drops everything that is queued, held or punted; the ledger still balances after it.
+    pub fn drain(&mut self, now: Instant, pool: &mut Pool) {
+        self.ingress.release_all(&mut self.outbox);
+        self.drain_outbox(now, pool);
+        for port in 0..self.counters.len() {
+            self.purge(PortId(port as u8), pool, DropReason::Shutdown);
+        }
+        while let Some((frame, _)) = self.punted.pop_front() {
+            pool.free(frame);
+        }
+    }
+
+    /// The counters of `port`, with what the program holds for it filled in.
+    pub fn counters(&self, port: PortId) -> PortCounters {
+        PortCounters { held: self.ingress.held(port) as u64, ..self.counters[port.index()] }
+    }
+
+    /// Counters and queue lengths of all ports, at rest between bursts.
+    pub fn ledger(&self) -> Ledger {
+        let port = |i| (self.counters(PortId(i as u8)), self.tm.queued(PortId(i as u8)));
+        Ledger { ports: (0..self.counters.len()).map(port).collect() }
+    }
+
+    /// Number of ports.
+    pub fn ports(&self) -> usize {
+        self.counters.len()
+    }
+
+    /// The queues, for showing.
+    pub fn queues(&self) -> &TrafficManager {
+        &self.tm
+    }
+
+    /// The ingress stage's state.
+    pub fn ingress(&self) -> &P::Ingress {
+        &self.ingress
+    }
+
+    /// The ingress stage's state, for commands of the control plane.
+    pub fn ingress_mut(&mut self) -> &mut P::Ingress {
+        &mut self.ingress
+    }
+
+    /// The egress stage's state.
+    pub fn egress(&self) -> &P::Egress {
+        &self.egress
+    }
+}

@@ -1,0 +1,192 @@
+//! The traffic manager: per port, strict-priority queues behind a pacer.
+//!
+//! It is the only queue in a switch that may grow. A port's driver takes no more frames than the
+//! pacer released and the ring has room for, so the depth shown here times the port's rate is the
+//! delay a frame sees (ARCHITECTURE.md rule 5).
+
+mod pacer;
+mod queue;
+
+pub use pacer::Pacer;
+pub use queue::{QueueDepth, QueueLimits};
+
+use crate::counters::DropReason;
+use crate::frame::Frame;
+use crate::id::{PortId, PortMask};
+use crate::time::Instant;
+use crate::units::BitRate;
+use crate::wire::{L3, ethernet, ipv4, ipv6};
+
+use super::{Meta, Queue};
+use queue::{PortQueue, Queued};
+
+/// Rate and queue limits of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortLimits {
+    /// Rate to pace to, counting what a frame takes on the wire (its length, at least 60 B, and
+    /// 24 B of FCS, preamble and gap); 0 = unlimited.
+    pub rate: BitRate,
+    /// Limits of the control queue.
+    pub control: QueueLimits,
+    /// Limits of the data queue.
+    pub data: QueueLimits,
+    /// ECN step threshold of the data queue: an ECN-capable packet that joins when more than this
+    /// many bytes wait is marked (RFC 3168; the step of DCTCP, RFC 8257 section 3.1). 0 = off.
+    pub ecn_mark_bytes: u64,
+}
+
+impl Default for PortLimits {
+    fn default() -> Self {
+        PortLimits {
+            rate: BitRate(0),
+            control: QueueLimits { packets: 256, bytes: 256_000 },
+            data: QueueLimits { packets: 1024, bytes: 1_000_000 },
+            ecn_mark_bytes: 0,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Port {
+    queues: [PortQueue; Queue::ALL.len()],
+    pacer: Pacer,
+    ecn_mark_bytes: u64,
+    ecn_marked: u64,
+}
+
+impl Port {
+    fn is_empty(&self) -> bool {
+        self.queues.iter().all(PortQueue::is_empty)
+    }
+}
+
+/// The queues of all ports of a switch.
+#[derive(Debug)]
+pub struct TrafficManager {
+    ports: Vec<Port>,
+    backlog: PortMask,
+}
+
+impl TrafficManager {
+    /// Empty queues for ports `0..limits.len()`. All memory is taken here.
+    pub fn new(limits: &[PortLimits]) -> Self {
+        let port = |l: &PortLimits| Port {
+            queues: [PortQueue::new(l.control), PortQueue::new(l.data)],
+            pacer: Pacer::new(l.rate),
+            ecn_mark_bytes: if l.ecn_mark_bytes == 0 { u64::MAX } else { l.ecn_mark_bytes },
+            ecn_marked: 0,
+        };
+        TrafficManager { ports: limits.iter().map(port).collect(), backlog: PortMask::EMPTY }
+    }
+
+    /// Ports that have frames waiting.
+    #[inline]
+    pub fn backlog(&self) -> PortMask {
+        self.backlog
+    }
+
+    /// Puts a frame at the end of a queue, or hands it back with the reason it was refused.
+    ///
+    /// # Errors
+    /// The frame, with [`DropReason::QueuePackets`] or [`DropReason::QueueBytes`].
+    ///
+    /// # Panics
+    /// If `port` is not one of this switch.
+    #[inline]
+    pub fn enqueue(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        queue: Queue,
+        mut frame: Frame,
+        mut meta: Meta,
+    ) -> Result<(), (Frame, DropReason)> {
+        let p = &mut self.ports[port.index()];
+        let q = &mut p.queues[queue as usize];
+        if let Err(reason) = q.admits(frame.len()) {
+            return Err((frame, reason));
+        }
+        if queue == Queue::Data && q.bytes() > p.ecn_mark_bytes && mark_ce(&mut frame, &meta) {
+            p.ecn_marked += 1;
+        }
+        meta.enq_timestamp = now;
+        meta.enq_qdepth = q.packets() as u16;
+        q.push(Queued { frame, meta });
+        if !self.backlog.contains(port) {
+            // The port was idle: it may not claim the time since its last frame as credit.
+            p.pacer.start(now);
+            self.backlog = self.backlog.with(port);
+        }
+        Ok(())
+    }
+
+    /// Takes the next frame that `port` may send at `now`: highest priority first, one at a time as
+    /// the pacer allows.
+    #[inline]
+    pub fn dequeue(&mut self, now: Instant, port: PortId) -> Option<(Frame, Meta)> {
+        let p = &mut self.ports[port.index()];
+        if !p.pacer.ready(now) {
+            return None;
+        }
+        let q = p.queues.iter_mut().find(|q| !q.is_empty())?;
+        let Queued { frame, mut meta } = q.pop()?;
+        meta.deq_qdepth = q.packets() as u16;
+        p.pacer.sent(frame.len().max(ethernet::MIN_FRAME) + ethernet::WIRE_OVERHEAD);
+        if p.is_empty() {
+            self.backlog = self.backlog.without(port);
+        }
+        Some((frame, meta))
+    }
+
+    /// Takes the next frame of `port` regardless of pacing: the port is going away.
+    pub fn purge(&mut self, port: PortId) -> Option<(Frame, Meta)> {
+        let p = &mut self.ports[port.index()];
+        let queued = p.queues.iter_mut().find_map(PortQueue::pop);
+        if p.is_empty() {
+            self.backlog = self.backlog.without(port);
+        }
+        queued.map(|q| (q.frame, q.meta))
+    }
+
+    /// When the pacer of some port with waiting frames lets the next one go.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.backlog.iter().map(|p| self.ports[p.index()].pacer.next()).min()
+    }
+
+    /// When the pacer of `port` lets the next frame go; `None` if none waits.
+    pub fn port_deadline(&self, port: PortId) -> Option<Instant> {
+        self.backlog.contains(port).then(|| self.ports[port.index()].pacer.next())
+    }
+
+    /// Frames waiting at `port`.
+    pub fn queued(&self, port: PortId) -> u64 {
+        self.ports[port.index()].queues.iter().map(|q| q.packets() as u64).sum()
+    }
+
+    /// Depth, peak and drops of one queue.
+    pub fn depth(&self, port: PortId, queue: Queue) -> QueueDepth {
+        self.ports[port.index()].queues[queue as usize].depth()
+    }
+
+    /// Packets of `port` that got the CE mark here.
+    pub fn ecn_marked(&self, port: PortId) -> u64 {
+        self.ports[port.index()].ecn_marked
+    }
+
+    /// The rate `port` is paced to.
+    pub fn rate(&self, port: PortId) -> BitRate {
+        self.ports[port.index()].pacer.rate()
+    }
+}
+
+/// Sets CE on an ECN-capable IP packet; `false` if it is none.
+#[inline]
+fn mark_ce(frame: &mut Frame, meta: &Meta) -> bool {
+    let l3 = meta.headers.l3 as usize;
+    match meta.headers.kind {
+        _ if meta.headers.fault.is_some() => false,
+        L3::Ipv4 => ipv4::mark_ce(frame, l3),
+        L3::Ipv6 => ipv6::mark_ce(frame, l3),
+        _ => false,
+    }
+}

@@ -1,0 +1,125 @@
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+use crate::counters::DropReason;
+use crate::frame::Frame;
+use crate::pisa::Meta;
+
+/// How much a queue may hold. A frame is refused when either limit would be passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Packets.
+    pub packets: u32,
+    /// Bytes of frames, without FCS.
+    pub bytes: u64,
+}
+
+/// What a queue holds and has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct QueueDepth {
+    /// Packets waiting.
+    pub packets: u64,
+    /// Bytes waiting.
+    pub bytes: u64,
+    /// Most packets that ever waited.
+    pub peak_packets: u64,
+    /// Most bytes that ever waited.
+    pub peak_bytes: u64,
+    /// Frames that joined.
+    pub enqueued: u64,
+    /// Frames refused (tail drop).
+    pub dropped: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub frame: Frame,
+    pub meta: Meta,
+}
+
+/// A FIFO with limits. Its memory is taken once; it never grows past its packet limit.
+#[derive(Debug)]
+pub(super) struct PortQueue {
+    fifo: VecDeque<Queued>,
+    limits: QueueLimits,
+    bytes: u64,
+    peak_packets: u64,
+    peak_bytes: u64,
+    enqueued: u64,
+    dropped: u64,
+}
+
+impl PortQueue {
+    pub fn new(limits: QueueLimits) -> Self {
+        PortQueue {
+            fifo: VecDeque::with_capacity(limits.packets as usize),
+            limits,
+            bytes: 0,
+            peak_packets: 0,
+            peak_bytes: 0,
+            enqueued: 0,
+            dropped: 0,
+        }
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.fifo.is_empty()
+    }
+
+    #[inline]
+    pub fn packets(&self) -> usize {
+        self.fifo.len()
+    }
+
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether a frame of `len` bytes may join; a refusal is counted.
+    #[inline]
+    pub fn admits(&mut self, len: usize) -> Result<(), DropReason> {
+        let reason = if self.fifo.len() >= self.limits.packets as usize {
+            DropReason::QueuePackets
+        } else if self.bytes + len as u64 > self.limits.bytes {
+            DropReason::QueueBytes
+        } else {
+            return Ok(());
+        };
+        self.dropped += 1;
+        Err(reason)
+    }
+
+    #[inline]
+    pub fn push(&mut self, queued: Queued) {
+        self.bytes += queued.frame.len() as u64;
+        self.fifo.push_back(queued);
+        self.enqueued += 1;
+        self.peak_packets = self.peak_packets.max(self.fifo.len() as u64);
+        self.peak_bytes = self.peak_bytes.max(self.bytes);
+    }
+
+    #[inline]
+    pub fn pop(&mut self) -> Option<Queued> {
+        let queued = self.fifo.pop_front()?;
+        self.bytes -= queued.frame.len() as u64;
+        if self.fifo.is_empty() {
+            // Start over at the same memory: a queue that drains each burst stays in L1.
+            self.fifo.clear();
+        }
+        Some(queued)
+    }
+
+    pub fn depth(&self) -> QueueDepth {
+        QueueDepth {
+            packets: self.fifo.len() as u64,
+            bytes: self.bytes,
+            peak_packets: self.peak_packets,
+            peak_bytes: self.peak_bytes,
+            enqueued: self.enqueued,
+            dropped: self.dropped,
+        }
+    }
+}

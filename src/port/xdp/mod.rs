@@ -1,0 +1,52 @@
+//! AF_XDP ports.
+//!
+//! One UMEM a worker, shared by all its ports ([`Memory`]), also across network namespaces; one
+//! socket, with fill and completion rings of its own, a port ([`XdpPort`]). The redirecting program
+//! is ours (bpf/weft.bpf.c): libxdp's own is inhibited, because it wants a bpffs and a dispatcher
+//! that a namespace lacks. It is attached by a `bpf_link`, in native and generic mode alike, so that
+//! it goes away with the process however that ends.
+//!
+//! What the kernel makes us do (measured on 6.18, veth):
+//! - Copy mode transmits inside `sendto`, at most the "TX budget" of frames a call. It is raised
+//!   where the kernel knows how, and [`XdpPort`] kicks until the ring is empty, or frames would
+//!   wait for the next packet.
+//! - A socket that was just closed keeps its queue busy for some milliseconds: binding is retried.
+//! - A veth hands over TCP and UDP frames without a finished checksum; a port to a host completes
+//!   it (see [`crate::wire::checksum::complete_partial`]).
+//! - When the peer is deleted, nothing says so but `ENXIO` from `sendto`.
+//!
+//! Ownership of chunks: a chunk is lent to the kernel by its index (fill ring, TX ring) and becomes
+//! a [`crate::frame::Frame`] again when the kernel returns it. `held = filled + in flight`.
+#![allow(unsafe_code)]
+
+mod device;
+mod memory;
+mod program;
+mod socket;
+
+pub use crate::id::XdpMode;
+pub use device::Device;
+pub use memory::{CHUNK_HEADROOM, Memory};
+pub use socket::{XdpOptions, XdpPort};
+
+use std::io;
+
+/// What went wrong with an AF_XDP port: what was tried, on what, the system's words, and a remedy.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {cause}; {remedy}")]
+pub struct XdpError {
+    what: String,
+    cause: io::Error,
+    remedy: String,
+}
+
+impl XdpError {
+    fn new(what: impl Into<String>, cause: io::Error, remedy: impl Into<String>) -> Self {
+        XdpError { what: what.into(), cause, remedy: remedy.into() }
+    }
+
+    /// The system's error.
+    pub fn cause(&self) -> &io::Error {
+        &self.cause
+    }
+}

@@ -1,0 +1,92 @@
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::id::XdpMode;
+use libbpf_rs::{MapCore, MapFlags, ObjectBuilder};
+
+use super::{Device, XdpError};
+
+/// An ELF object as libelf wants it: aligned.
+#[repr(align(16))]
+struct Aligned<T: ?Sized>(T);
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/weft.bpf.o")));
+
+/// The redirecting program on an interface. Dropping it detaches it, and so does the process's end.
+#[derive(Debug)]
+pub(super) struct Program {
+    _link: OwnedFd,
+}
+
+impl Program {
+    /// Loads the program, points `queue` at `socket` and attaches it to `device`.
+    ///
+    /// # Errors
+    /// No privilege, a program is attached already, or the driver does not do XDP.
+    pub fn attach(device: &Device, mode: XdpMode, queue: u32, socket: RawFd) -> Result<Program, XdpError> {
+        let name = &device.name;
+        let load = |e: libbpf_rs::Error| {
+            let cause = libbpf_error(&e);
+            let remedy = match cause.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_BPF and CAP_NET_ADMIN",
+                _ => "this kernel may lack CONFIG_BPF_SYSCALL or CONFIG_XDP_SOCKETS",
+            };
+            XdpError::new(format!("XDP program for `{name}`"), cause, remedy)
+        };
+        let mut builder = ObjectBuilder::default();
+        let object = builder.name("weft").and_then(|b| b.open_memory(&OBJECT.0)).map_err(load)?.load().map_err(load)?;
+        let sockets = object.maps().find(|m| m.name() == "sockets").expect("bpf/weft.bpf.c has it");
+        sockets.update(&queue.to_ne_bytes(), &socket.to_ne_bytes(), MapFlags::ANY).map_err(load)?;
+        let program = object.progs().find(|p| p.name() == "weft_redirect").expect("bpf/weft.bpf.c has it");
+        // The link keeps the program, and the program its map, when `object` is closed.
+        let link = create_link(program.as_fd().as_raw_fd(), device.index, mode).map_err(|cause| {
+            let remedy = match cause.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_BPF and CAP_NET_ADMIN".into(),
+                Some(libc::EBUSY | libc::EEXIST) => {
+                    format!("another XDP program holds it (`ip link show {name}` tells its id): stop its owner")
+                }
+                Some(libc::EOPNOTSUPP) if mode == XdpMode::Native => {
+                    "its driver has no native XDP: use mode = \"generic\"".into()
+                }
+                Some(libc::ERANGE) => format!("its veth peer's MTU is too large: set it to at most {}", 3506),
+                Some(libc::ENOSPC) => format!("its veth peer has more TX queues: ethtool -L {name} rx 1"),
+                _ => "see dmesg".into(),
+            };
+            XdpError::new(format!("attaching XDP ({mode}) to `{name}`"), cause, remedy)
+        })?;
+        Ok(Program { _link: link })
+    }
+}
+
+fn create_link(program: RawFd, ifindex: u32, mode: XdpMode) -> io::Result<OwnedFd> {
+    let flags = match mode {
+        XdpMode::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
+        XdpMode::Generic => libbpf_sys::XDP_FLAGS_SKB_MODE,
+    };
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
+        flags,
+        ..Default::default()
+    };
+    // SAFETY: the program's descriptor is open, and `options` is initialised and outlives the call.
+    let fd = unsafe { libbpf_sys::bpf_link_create(program, ifindex as i32, libbpf_sys::BPF_XDP, &options) };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: a fresh descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// libbpf-rs wraps the system's error in its own; the number is what remedies go by.
+fn libbpf_error(error: &libbpf_rs::Error) -> io::Error {
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    while let Some(inner) = source {
+        if let Some(code) = inner.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return io::Error::from_raw_os_error(code);
+        }
+        source = inner.source();
+    }
+    match error.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => io::Error::from_raw_os_error(libc::EPERM),
+        _ => io::Error::other(error.to_string()),
+    }
+}

@@ -1,0 +1,424 @@
+//! A worker: one thread that owns ports, switches and a pool, and runs them to completion.
+//!
+//! One pass: for each switch, each port: receive a burst, run it through the pipeline. Then for each
+//! port with frames waiting: send what pacer and ring allow, one kick. The clock is read once a
+//! burst. When a pass finds nothing the worker sleeps until a socket or a deadline wakes it; a burst
+//! of any length is sent out whole before that, so no frame waits for the next.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossbeam::channel::Receiver;
+use tracing::{error, info, warn};
+
+use crate::config::{PollMode, SwitchConfig};
+use crate::control::{Request, Show};
+use crate::dataplane::{self, Dataplane};
+use crate::frame::{Burst, Pool};
+use crate::id::{PortId, PortKind};
+use crate::pisa::Queue;
+use crate::port::Port;
+use crate::port::xdp::{Device, Memory, XdpOptions, XdpPort};
+use crate::time::{Instant, MICROS, MILLIS, SECONDS, earliest};
+
+use super::clock::now;
+use super::control::Ask;
+use super::report::{
+    Body, DropsReport, NeighbourReport, PathReport, PortReport, QueueReport, Report, StationReport, Totals, UmemReport,
+    WorkerReport, drop_map,
+};
+use super::wait::Waiter;
+use super::{RuntimeError, SwitchInstance, netns};
+
+/// How long an adaptive worker looks on after the last frame before it sleeps: about what a wake-up
+/// costs.
+const SPIN: u64 = 20 * MICROS;
+/// A deadline nearer than this is waited for awake: sleeping would overshoot it.
+const NEAR: u64 = 15 * MICROS;
+/// How soon to look again at a ring that was full, or has frames the kernel did not take.
+const RETRY: u64 = 100 * MICROS;
+/// Longest sleep, so that a lost wake-up could only ever cost this much.
+const MAX_SLEEP: u64 = SECONDS;
+/// How long queued frames get to leave at shutdown.
+const DRAIN: u64 = 200 * MILLIS;
+
+/// One port of a running switch.
+struct PortSlot {
+    port: XdpPort,
+    /// Why it is dead: the system's words.
+    dead: Option<String>,
+}
+
+/// A running switch.
+struct Running {
+    config: SwitchConfig,
+    plane: Box<dyn Dataplane>,
+    ports: Vec<PortSlot>,
+}
+
+#[derive(Default)]
+struct Stats {
+    loops: u64,
+    idle_loops: u64,
+    sleeps: u64,
+    frames: u64,
+}
+
+pub(super) struct Worker {
+    id: usize,
+    core: Option<usize>,
+    poll: PollMode,
+    // Before the pool: ports give up the kernel's hold on its memory first.
+    switches: Vec<Running>,
+    pool: Pool,
+    waiter: Waiter,
+    asks: Receiver<Ask>,
+    stop: Arc<AtomicBool>,
+    burst: Burst,
+    stats: Stats,
+}
+
+/// What a worker is started with.
+pub(super) struct Setup {
+    pub id: usize,
+    pub core: Option<usize>,
+    pub poll: PollMode,
+    pub instances: Vec<SwitchInstance>,
+    pub waiter: Waiter,
+    pub asks: Receiver<Ask>,
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Worker {
+    /// Opens every port of every switch. Call in the thread that will run it.
+    pub fn open(setup: Setup) -> Result<Worker, RuntimeError> {
+        let Setup { id, core, poll, instances, waiter, asks, stop } = setup;
+        let home = netns::Home::here()?;
+        // All interfaces are looked at before anything is changed.
+        let mut devices = Vec::new();
+        for instance in &instances {
+            home.enter(instance.netns.as_deref())?;
+            let found: Result<Vec<Device>, _> =
+                instance.config.ports.iter().map(|p| Device::query(&p.interface)).collect();
+            devices.push(found.map_err(|e| RuntimeError::port(&instance.config.name, e))?);
+        }
+        let mtu = devices.iter().flatten().map(|d| d.mtu).max().unwrap_or(0);
+        // Two tags fit beside the largest packet; 4 KiB chunks only where 2 KiB ones don't do.
+        let chunk_size = if mtu + 22 <= 2048 - 256 { 2048 } else { 4096 };
+        let chunks: u32 = instances.iter().map(|i| i.config.runtime.frames).sum();
+        // The UMEM's own socket belongs to the namespace it was made in, and the first port uses it.
+        home.enter(instances.first().and_then(|i| i.netns.as_deref()))?;
+        let (memory, mut pool) =
+            Memory::new(chunks, chunk_size).map_err(|e| RuntimeError::port(&instances[0].config.name, e))?;
+        let mut switches = Vec::new();
+        for (instance, devices) in instances.into_iter().zip(devices) {
+            home.enter(instance.netns.as_deref())?;
+            let config = instance.config;
+            let mtus: Vec<u16> = devices.iter().map(|d| d.mtu.min(u32::from(u16::MAX)) as u16).collect();
+            let plane = dataplane::build(&config, &mtus);
+            // Half of the switch's frames for receiving, half for its queues.
+            let fill = config.runtime.frames as usize / 2 / config.ports.len();
+            let mut ports = Vec::new();
+            for (port, device) in config.ports.iter().zip(devices) {
+                let options = XdpOptions { mode: port.mode, fill, complete_checksums: port.kind == PortKind::Host };
+                let opened = XdpPort::open(&memory, &mut pool, device, &options);
+                let port = opened.map_err(|e| RuntimeError::port(&config.name, e))?;
+                waiter.watch(port.as_fd()).map_err(|e| RuntimeError::system("epoll", e))?;
+                ports.push(PortSlot { port, dead: None });
+            }
+            info!(switch = config.name, role = %config.role, selector = %config.selector, ports = ports.len(), "attached");
+            switches.push(Running { config, plane, ports });
+        }
+        home.enter(None)?;
+        Ok(Worker { id, core, poll, switches, pool, waiter, asks, stop, burst: Burst::new(), stats: Stats::default() })
+    }
+
+    /// Forwards until told to stop, then lets the queues empty and accounts for every frame.
+    pub fn run(&mut self) -> Result<(), RuntimeError> {
+        let mut last_work = now();
+        while !self.stop.load(Ordering::Relaxed) {
+            let worked = self.pass(true);
+            while let Ok(ask) = self.asks.try_recv() {
+                let report = self.report(&ask);
+                // The asker may have given up.
+                let _ = ask.answer.send(report);
+            }
+            self.stats.loops += 1;
+            let now = now();
+            if worked > 0 {
+                last_work = now;
+                continue;
+            }
+            self.stats.idle_loops += 1;
+            if self.poll == PollMode::Busy || now.since(last_work) < SPIN {
+                std::hint::spin_loop();
+                continue;
+            }
+            let until = self.next_deadline(now);
+            if until.since(now) < NEAR {
+                std::hint::spin_loop();
+                continue;
+            }
+            self.stats.sleeps += 1;
+            self.waiter.wait(now, Some(until)).map_err(|e| RuntimeError::system("epoll_wait", e))?;
+        }
+        self.drain()
+    }
+
+    /// One pass over all switches; how many frames it moved.
+    fn pass(&mut self, receive: bool) -> usize {
+        let mut moved = 0;
+        for running in &mut self.switches {
+            let Running { plane, ports, config } = running;
+            if receive {
+                for (i, slot) in ports.iter_mut().enumerate() {
+                    slot.port.rx_burst(&mut self.pool, &mut self.burst);
+                    if !self.burst.is_empty() {
+                        moved += self.burst.len();
+                        plane.receive(now(), PortId(i as u8), &mut self.pool, &mut self.burst);
+                    }
+                }
+            }
+            let tick = plane.tick_deadline();
+            let backlog = plane.backlog();
+            if tick.is_none() && backlog.is_empty() {
+                continue;
+            }
+            let now = now();
+            if tick.is_some_and(|t| t <= now) {
+                plane.tick(now, &mut self.pool);
+            }
+            for id in plane.backlog().iter() {
+                let slot = &mut ports[id.index()];
+                let before = moved;
+                loop {
+                    let room = slot.port.tx_room(&mut self.pool);
+                    plane.transmit(now, id, &mut self.pool, room, &mut self.burst);
+                    if self.burst.is_empty() {
+                        break;
+                    }
+                    moved += self.burst.len();
+                    slot.port.tx_burst(&mut self.pool, &mut self.burst);
+                }
+                if (moved > before || slot.port.tx_pending() > 0)
+                    && let Err(e) = slot.port.kick()
+                    && slot.dead.is_none()
+                {
+                    let interface = &config.ports[id.index()].interface;
+                    warn!(switch = config.name, port = interface, error = %e, "port is dead: taken out of service");
+                    slot.dead = Some(e.to_string());
+                    plane.set_port_up(id, false, &mut self.pool);
+                }
+            }
+        }
+        self.stats.frames += moved as u64;
+        moved
+    }
+
+    /// When there is something to do although no frame comes.
+    fn next_deadline(&mut self, now: Instant) -> Instant {
+        let mut next = None;
+        for running in &mut self.switches {
+            next = earliest(next, running.plane.tick_deadline());
+            for (i, slot) in running.ports.iter_mut().enumerate() {
+                if slot.dead.is_some() {
+                    continue;
+                }
+                let id = PortId(i as u8);
+                if slot.port.tx_pending() > 0 {
+                    // The kernel left frames in the ring; nothing else will remind us.
+                    next = earliest(next, Some(now + RETRY));
+                    let _ = slot.port.kick();
+                }
+                if let Some(due) = running.plane.queues().port_deadline(id) {
+                    // Due already, yet not sent: the ring is full.
+                    let due = if due <= now { now + RETRY } else { due };
+                    next = earliest(next, Some(due));
+                }
+            }
+        }
+        next.unwrap_or(now + MAX_SLEEP).min(now + MAX_SLEEP)
+    }
+
+    /// Sends what is queued for a while, drops the rest, and checks that every frame and every chunk
+    /// is accounted for.
+    fn drain(&mut self) -> Result<(), RuntimeError> {
+        let end = now() + DRAIN;
+        while now() < end && self.switches.iter().any(|r| !r.plane.backlog().is_empty()) {
+            self.pass(false);
+        }
+        for running in &mut self.switches {
+            running.plane.drain(now(), &mut self.pool);
+            if let Err(imbalance) = running.plane.ledger().check() {
+                error!(switch = running.config.name, "frames unaccounted for at shutdown: {imbalance}");
+                return Err(RuntimeError::Unbalanced { switch: running.config.name.clone(), imbalance });
+            }
+        }
+        let umem = self.umem();
+        if !umem.balanced {
+            let imbalance = format!("{umem:?}");
+            return Err(RuntimeError::Unbalanced { switch: self.switches[0].config.name.clone(), imbalance });
+        }
+        Ok(())
+    }
+
+    fn umem(&self) -> UmemReport {
+        let held = self.switches.iter().flat_map(|r| &r.ports).map(|s| s.port.held()).sum();
+        let waiting = |r: &Running| {
+            let ledger = r.plane.ledger();
+            ledger.ports.iter().map(|(c, queued)| queued + c.held).sum::<u64>() as usize
+        };
+        let in_queues = self.switches.iter().map(waiting).sum();
+        let (chunks, free) = (self.pool.chunks(), self.pool.free_count());
+        UmemReport {
+            chunks,
+            capacity: self.pool.capacity(),
+            free,
+            held,
+            in_queues,
+            balanced: chunks == free + held + in_queues,
+        }
+    }
+
+    fn report(&self, ask: &Ask) -> Report {
+        let Request::Show(show) = ask.request;
+        let r = &self.switches[ask.switch];
+        Report {
+            switch: r.config.name.clone(),
+            role: r.config.role,
+            selector: r.config.selector.to_string(),
+            body: self.body(r, show),
+        }
+    }
+
+    fn body(&self, r: &Running, show: Show) -> Body {
+        let now = now();
+        match show {
+            Show::Ports => {
+                let ports: Vec<_> = (0..r.ports.len()).map(|i| r.port(PortId(i as u8))).collect();
+                let mut total = Totals::default();
+                for (counters, queued) in r.plane.ledger().ports {
+                    total.add(&counters, queued);
+                }
+                Body::Ports { ports, total }
+            }
+            Show::Queues => Body::Queues { queues: r.queues() },
+            Show::Drops => Body::Drops { drops: r.drops() },
+            Show::Umem => Body::Umem { umem: self.umem() },
+            Show::Paths => Body::Paths { paths: r.paths() },
+            Show::Workers => {
+                let kicks = self.switches.iter().flat_map(|r| &r.ports).map(|s| s.port.stats().tx_kicks).sum();
+                let worker = WorkerReport {
+                    id: self.id,
+                    core: self.core,
+                    poll: self.poll.to_string(),
+                    switches: self.switches.len(),
+                    loops: self.stats.loops,
+                    idle_loops: self.stats.idle_loops,
+                    sleeps: self.stats.sleeps,
+                    frames: self.stats.frames,
+                    kicks,
+                };
+                Body::Workers { workers: vec![worker] }
+            }
+            Show::Neighbours => {
+                let neighbours = r.plane.neighbours(now).into_iter().map(|n| NeighbourReport {
+                    address: n.address,
+                    mac: n.mac,
+                    port: n.port.map(|p| r.name(p)),
+                    age_ms: n.age_ms,
+                    probes: n.probes,
+                    waiting: n.waiting,
+                });
+                let stations = r.plane.stations(now).into_iter().map(|s| StationReport {
+                    mac: s.mac,
+                    port: r.name(s.port),
+                    age_ms: s.age_ms,
+                });
+                Body::Neighbours { neighbours: neighbours.collect(), stations: stations.collect() }
+            }
+        }
+    }
+}
+
+impl Running {
+    fn name(&self, port: PortId) -> String {
+        self.config.ports[port.index()].interface.clone()
+    }
+
+    fn port(&self, id: PortId) -> PortReport {
+        let (config, slot) = (&self.config.ports[id.index()], &self.ports[id.index()]);
+        let c = self.plane.counters(id);
+        PortReport {
+            port: config.interface.clone(),
+            id,
+            kind: config.kind,
+            state: if self.plane.is_port_up(id) { "up".into() } else { "down".into() },
+            reason: slot.dead.clone(),
+            mode: slot.port.mode(),
+            rate: self.plane.queues().rate(id),
+            mtu: config.mtu.unwrap_or(slot.port.device().mtu as u16),
+            mac: slot.port.device().mac,
+            rx: c.rx,
+            rx_bytes: c.rx_bytes,
+            tx: c.tx,
+            tx_bytes: c.tx_bytes,
+            generated: c.generated,
+            forwarded: c.forwarded,
+            consumed: c.consumed,
+            held: c.held,
+            enqueued: c.enqueued,
+            queued: self.plane.queues().queued(id),
+            drops: c.drops().total(),
+            ingress_drops: drop_map(&c.ingress_drops),
+            egress_drops: drop_map(&c.egress_drops),
+            device: slot.port.stats(),
+        }
+    }
+
+    fn queues(&self) -> Vec<QueueReport> {
+        let tm = self.plane.queues();
+        let ids = (0..self.ports.len()).map(|i| PortId(i as u8));
+        let all = ids.flat_map(|id| Queue::ALL.map(|queue| (id, queue)));
+        let report = |(id, queue): (PortId, Queue)| {
+            let d = tm.depth(id, queue);
+            QueueReport {
+                port: self.name(id),
+                queue: queue.name().into(),
+                packets: d.packets,
+                bytes: d.bytes,
+                peak_packets: d.peak_packets,
+                peak_bytes: d.peak_bytes,
+                enqueued: d.enqueued,
+                dropped: d.dropped,
+                ecn_marked: if queue == Queue::Data { tm.ecn_marked(id) } else { 0 },
+            }
+        };
+        all.map(report).collect()
+    }
+
+    fn drops(&self) -> DropsReport {
+        let mut all = crate::counters::Drops::default();
+        let mut by_port = std::collections::BTreeMap::new();
+        for i in 0..self.ports.len() {
+            let drops = self.plane.counters(PortId(i as u8)).drops();
+            all.add(&drops);
+            if drops.total() > 0 {
+                by_port.insert(self.name(PortId(i as u8)), drop_map(&drops));
+            }
+        }
+        DropsReport { total: all.total(), by_reason: drop_map(&all), by_port }
+    }
+
+    fn paths(&self) -> Vec<PathReport> {
+        let names = |ports: &[PortId]| ports.iter().map(|p| self.name(*p)).collect::<Vec<_>>();
+        let report = |p: crate::fabric::view::PathView| PathReport {
+            prefix: p.prefix.to_string(),
+            connected: p.connected,
+            priorities: p.priorities.iter().map(|ports| names(ports)).collect(),
+            serving: p.serving.iter().map(|id| (self.name(*id), self.plane.counters(*id).tx)).collect(),
+        };
+        self.plane.paths().into_iter().map(report).collect()
+    }
+}

@@ -1,0 +1,208 @@
+use ipnet::IpNet;
+
+use super::address::{self, FIRST_HOST};
+use super::shape::{Plan, Upper};
+use super::{End, Fabric, FabricOptions, Host, Link, Switch};
+use crate::config::{
+    PortConfig, QueueOptions, RouteConfig, RuntimeOptions, Segment, SwitchConfig, XdpMode, derived_mac, derived_seed,
+};
+use crate::id::{PortId, PortKind, Role, SwitchId};
+use crate::units::BitRate;
+
+/// Builds a plan whose sizes were checked, so that every number fits its octet.
+pub(super) fn fabric(plan: &Plan, options: &FabricOptions) -> Fabric {
+    let mut build = Build { options, fabric: Fabric { switches: vec![], hosts: vec![], links: vec![] } };
+    let spine_names = matches!(plan.upper, Upper::Spines(_));
+    let tors: Vec<Vec<Node>> = each(plan.pods)
+        .map(|pod| {
+            each(plan.tors)
+                .map(|tor| {
+                    let name = if spine_names { format!("leaf{tor}") } else { format!("tor{pod}-{tor}") };
+                    build.tor(name, pod, tor)
+                })
+                .collect()
+        })
+        .collect();
+    for (pod, tors) in (0u8..).zip(&tors) {
+        for (tor, node) in (0u8..).zip(tors) {
+            each(plan.hosts).for_each(|host| build.host(*node, pod, tor, FIRST_HOST + host));
+        }
+    }
+    match plan.upper {
+        Upper::Nothing => {}
+        Upper::Spines(spines) => build.spines(&tors[0], spines),
+        Upper::Planes { aggs, uplinks } => build.planes(&tors, aggs, uplinks),
+    }
+    build.fabric
+}
+
+/// 0 to `n` - 1 as octets.
+fn each(n: usize) -> impl Iterator<Item = u8> {
+    (0..n).map(|i| u8::try_from(i).expect("the plan was checked"))
+}
+
+/// Index into the fabric's switches.
+#[derive(Clone, Copy)]
+struct Node(usize);
+
+struct Build<'a> {
+    options: &'a FabricOptions,
+    fabric: Fabric,
+}
+
+impl Build<'_> {
+    fn spines(&mut self, leaves: &[Node], spines: usize) {
+        let spines: Vec<_> = each(spines)
+            .map(|j| self.router(format!("spine{j}"), Role::Core, None, j, address::core_number(0)))
+            .collect();
+        for (tor, leaf) in (0u8..).zip(leaves) {
+            for (plane, spine) in (0u8..).zip(&spines) {
+                let (up, down) = self.connect(*leaf, *spine);
+                self.route(*leaf, address::plane_prefixes(plane), vec![up]);
+                self.route(*spine, address::rack_prefixes(0, tor), vec![down]);
+            }
+            self.default_up(*leaf);
+        }
+    }
+
+    fn planes(&mut self, tors: &[Vec<Node>], aggs: usize, uplinks: usize) {
+        let mut pods = Vec::with_capacity(tors.len());
+        for pod in each(tors.len()) {
+            let number = address::agg_number(pod);
+            let name = |j| format!("agg{pod}-{j}");
+            pods.push(
+                each(aggs).map(|j| self.router(name(j), Role::Agg, Some(pod.into()), j, number)).collect::<Vec<_>>(),
+            );
+        }
+        let mut cores = Vec::with_capacity(aggs);
+        for (j, plane) in each(aggs).enumerate() {
+            let name = |m| format!("core{}", j * uplinks + usize::from(m));
+            let core = |m| self.router(name(m), Role::Core, None, plane, address::core_number(m));
+            cores.push(each(uplinks).map(core).collect::<Vec<_>>());
+        }
+        for (pod, (tors, aggs)) in (0u8..).zip(tors.iter().zip(&pods)) {
+            for (tor, tor_node) in (0u8..).zip(tors) {
+                for (plane, agg) in (0u8..).zip(aggs) {
+                    let (up, down) = self.connect(*tor_node, *agg);
+                    self.route(*tor_node, address::plane_prefixes(plane), vec![up]);
+                    self.route(*agg, address::rack_prefixes(pod, tor), vec![down]);
+                }
+                self.default_up(*tor_node);
+            }
+        }
+        for (pod, aggs) in (0u8..).zip(&pods) {
+            for (plane, (agg, cores)) in (0u8..).zip(aggs.iter().zip(&cores)) {
+                for (m, core) in (0u8..).zip(cores) {
+                    let (up, down) = self.connect(*agg, *core);
+                    self.route(*agg, address::router_prefixes(plane, address::core_number(m)), vec![up]);
+                    self.route(*core, address::pod_prefixes(pod), vec![down]);
+                    self.route(*core, address::router_prefixes(plane, address::agg_number(pod)), vec![down]);
+                }
+                self.route(*agg, address::pod_prefixes(pod), vec![]);
+                self.default_up(*agg);
+            }
+        }
+    }
+
+    fn tor(&mut self, name: String, pod: u8, tor: u8) -> Node {
+        let node = self.switch(name, Role::Tor, Some(pod.into()));
+        let segment =
+            Segment { ipv4: Some(address::segment_v4(pod, tor, 1)), ipv6: Some(address::segment_v6(pod, tor, 1)) };
+        self.config(node).segment = Some(segment);
+        node
+    }
+
+    /// A switch with addresses of its own in place of a segment's.
+    fn router(&mut self, name: String, role: Role, pod: Option<u16>, plane: u8, number: u8) -> Node {
+        let node = self.switch(name, role, pod);
+        let (v4, v6) = address::router(plane, number);
+        self.config(node).router_ipv4 = Some(v4);
+        self.config(node).router_ipv6 = Some(v6);
+        node
+    }
+
+    fn switch(&mut self, name: String, role: Role, pod: Option<u16>) -> Node {
+        let node = Node(self.fabric.switches.len());
+        // 0 is what a file without an id gets.
+        let id = SwitchId(u16::try_from(node.0 + 1).expect("the plan was checked"));
+        let config = SwitchConfig {
+            runtime: RuntimeOptions::of(&name),
+            name,
+            id,
+            role,
+            selector: self.options.selector,
+            seed: derived_seed(self.options.seed, id),
+            mac: derived_mac(id),
+            router_ipv4: None,
+            router_ipv6: None,
+            segment: None,
+            queues: QueueOptions::default(),
+            ports: vec![],
+            routes: vec![],
+        };
+        self.fabric.switches.push(Switch { pod, config });
+        node
+    }
+
+    fn host(&mut self, tor: Node, pod: u8, tor_number: u8, octet: u8) {
+        let name = format!("h{pod}-{tor_number}-{octet}");
+        let mac = address::host_mac(pod, tor_number, octet);
+        let rate = self.options.host_rate.unwrap_or(self.options.rate);
+        let mtu = self.options.host_mtu;
+        self.port(tor, &name, PortKind::Host, rate, mtu, None);
+        let a = End { node: name.clone(), interface: "eth0".into(), mac };
+        let b = self.end(tor, &name);
+        self.fabric.hosts.push(Host {
+            ipv4: address::segment_v4(pod, tor_number, octet),
+            ipv6: address::segment_v6(pod, tor_number, octet),
+            tor: b.node.clone(),
+            mac,
+            gateway_ipv4: address::segment_v4(pod, tor_number, 1).addr(),
+            gateway_ipv6: address::segment_v6(pod, tor_number, 1).addr(),
+            interface: a.interface.clone(),
+            name,
+        });
+        self.fabric.links.push(Link { a, b, rate, mtu });
+    }
+
+    /// Links two switches; gives the up port of the lower and the down port of the upper.
+    fn connect(&mut self, lower: Node, upper: Node) -> (PortId, PortId) {
+        let (rate, mtu) = (self.options.rate, self.options.fabric_mtu);
+        let lower_name = self.config(lower).name.clone();
+        let upper_name = self.config(upper).name.clone();
+        let up = self.port(lower, &upper_name, PortKind::Up, rate, mtu, Some(upper));
+        let down = self.port(upper, &lower_name, PortKind::Down, rate, mtu, Some(lower));
+        let link = Link { a: self.end(lower, &upper_name), b: self.end(upper, &lower_name), rate, mtu };
+        self.fabric.links.push(link);
+        (up, down)
+    }
+
+    fn port(&mut self, node: Node, peer: &str, kind: PortKind, rate: BitRate, mtu: u16, far: Option<Node>) -> PortId {
+        let peer_mac = far.map(|far| self.config(far).mac);
+        let ports = &mut self.config(node).ports;
+        let id = PortId(u8::try_from(ports.len()).expect("the plan was checked"));
+        let mode = XdpMode::default();
+        ports.push(PortConfig { interface: peer.into(), kind, rate, mtu: Some(mtu), mode, peer_mac });
+        id
+    }
+
+    fn end(&mut self, node: Node, interface: &str) -> End {
+        let config = self.config(node);
+        End { node: config.name.clone(), interface: interface.into(), mac: config.mac }
+    }
+
+    fn route(&mut self, node: Node, prefixes: [IpNet; 2], ports: Vec<PortId>) {
+        let routes = prefixes.map(|prefix| RouteConfig { prefix, ports: ports.clone() });
+        self.config(node).routes.extend(routes);
+    }
+
+    /// Everything else by any uplink; called when all uplinks are there.
+    fn default_up(&mut self, node: Node) {
+        let up = self.config(node).ports_of(PortKind::Up).iter().collect();
+        self.route(node, address::default_prefixes(), up);
+    }
+
+    fn config(&mut self, node: Node) -> &mut SwitchConfig {
+        &mut self.fabric.switches[node.0].config
+    }
+}

@@ -1,0 +1,246 @@
+use std::fmt;
+
+use super::{Fabric, FabricOptions, build};
+use crate::config::ConfigError;
+use crate::id::MAX_PORTS;
+
+/// Switches and hosts a fabric may have; each is a network namespace on one machine.
+pub const MAX_NODES: usize = 4096;
+
+/// What can be built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// Every leaf (ToR) linked to every spine (core); all in pod 0. Leaf uplink j goes to spine j.
+    LeafSpine {
+        /// ToRs.
+        leaves: usize,
+        /// Cores.
+        spines: usize,
+    },
+    /// A k-ary fat tree (Al-Fares et al., SIGCOMM 2008, section 3): k pods of k/2 ToRs and k/2 aggs,
+    /// k*k/4 cores, by default k/2 hosts a ToR.
+    FatTree {
+        /// Ports of each switch, even.
+        k: usize,
+    },
+    /// Three tiers. ToR uplink j goes to agg j of its pod, and uplink m of agg j of every pod to
+    /// core j * (cores / aggs) + m: a core has one link a pod, always to the same agg number.
+    Clos {
+        /// Pods.
+        pods: usize,
+        /// ToRs of each pod.
+        tors_per_pod: usize,
+        /// Aggregation switches of each pod.
+        aggs_per_pod: usize,
+        /// Cores in all, a multiple of `aggs_per_pod`.
+        cores: usize,
+    },
+    /// One ToR and its hosts.
+    Rack {
+        /// Hosts.
+        hosts: usize,
+    },
+}
+
+/// Why a fabric can't be built.
+#[derive(Debug, thiserror::Error)]
+pub enum TopoError {
+    /// The text names no size.
+    #[error("`{text}` is not a size: write {form}, like {example}")]
+    Text {
+        /// As given.
+        text: String,
+        /// The numbers and their order.
+        form: &'static str,
+        /// One that works.
+        example: &'static str,
+    },
+    /// A fabric of that size doesn't exist or doesn't fit.
+    #[error("{shape}: {cause}")]
+    Size {
+        /// What was asked for.
+        shape: Shape,
+        /// What stands against it, and what to change.
+        cause: String,
+    },
+    /// The options make a configuration that a switch would refuse.
+    #[error("{shape}: {source}")]
+    Options {
+        /// What was asked for.
+        shape: Shape,
+        /// What the switch would say.
+        source: ConfigError,
+    },
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Shape::LeafSpine { leaves, spines } => write!(f, "leaf-spine {leaves}x{spines}"),
+            Shape::FatTree { k } => write!(f, "fat-tree {k}"),
+            Shape::Clos { pods, tors_per_pod, aggs_per_pod, cores } => {
+                write!(f, "clos {pods}x{tors_per_pod}x{aggs_per_pod}x{cores}")
+            }
+            Shape::Rack { hosts } => write!(f, "rack {hosts}"),
+        }
+    }
+}
+
+impl Shape {
+    /// Reads `2x2`: leaves, spines.
+    ///
+    /// # Errors
+    /// Anything but two numbers with an `x` between; whether they can be built is [`Shape::build`]'s.
+    pub fn parse_leaf_spine(text: &str) -> Result<Shape, TopoError> {
+        let [leaves, spines] = numbers(text).ok_or_else(|| TopoError::Text {
+            text: text.into(),
+            form: "LEAVESxSPINES",
+            example: "2x2",
+        })?;
+        Ok(Shape::LeafSpine { leaves, spines })
+    }
+
+    /// Reads `2x2x2x4`: pods, ToRs of a pod, aggs of a pod, cores in all.
+    ///
+    /// # Errors
+    /// Anything but four numbers with an `x` between; whether they can be built is [`Shape::build`]'s.
+    pub fn parse_clos(text: &str) -> Result<Shape, TopoError> {
+        let [pods, tors_per_pod, aggs_per_pod, cores] = numbers(text).ok_or_else(|| TopoError::Text {
+            text: text.into(),
+            form: "PODSxTORSxAGGSxCORES",
+            example: "2x2x2x4",
+        })?;
+        Ok(Shape::Clos { pods, tors_per_pod, aggs_per_pod, cores })
+    }
+
+    /// Hosts of each ToR.
+    pub fn hosts_per_tor(&self, options: &FabricOptions) -> usize {
+        match *self {
+            Shape::Rack { hosts } => hosts,
+            Shape::FatTree { k } => options.hosts_per_tor.unwrap_or(k / 2),
+            Shape::LeafSpine { .. } | Shape::Clos { .. } => options.hosts_per_tor.unwrap_or(2),
+        }
+    }
+
+    /// Builds the fabric.
+    ///
+    /// # Errors
+    /// A size that doesn't exist (0, odd k, cores that the aggs can't share evenly), more than
+    /// [`MAX_PORTS`] ports on a switch, more than [`MAX_NODES`] nodes, or options that a switch
+    /// would refuse.
+    pub fn build(&self, options: &FabricOptions) -> Result<Fabric, TopoError> {
+        let hosts = self.hosts_per_tor(options);
+        let size = |cause| TopoError::Size { shape: *self, cause };
+        let plan = self.plan(hosts).map_err(size)?;
+        if let (Shape::Rack { hosts }, Some(wanted)) = (self, options.hosts_per_tor)
+            && *hosts != wanted
+        {
+            return Err(size(format!("{wanted} hosts a ToR were asked for too: leave one of the two out")));
+        }
+        plan.check().map_err(size)?;
+        let fabric = build::fabric(&plan, options);
+        for switch in &fabric.switches {
+            switch.config.validate().map_err(|source| TopoError::Options { shape: *self, source })?;
+        }
+        Ok(fabric)
+    }
+
+    fn plan(&self, hosts: usize) -> Result<Plan, String> {
+        Ok(match *self {
+            Shape::LeafSpine { leaves, spines } => {
+                nonzero(&[("leaves", leaves), ("spines", spines), ("hosts a leaf", hosts)])?;
+                Plan { pods: 1, tors: leaves, hosts, upper: Upper::Spines(spines) }
+            }
+            Shape::FatTree { k } => {
+                if k == 0 || k % 2 != 0 {
+                    return Err(format!("k = {k} can't be halved into up and down ports: write an even k from 2"));
+                }
+                nonzero(&[("hosts a ToR", hosts)])?;
+                Plan { pods: k, tors: k / 2, hosts, upper: Upper::Planes { aggs: k / 2, uplinks: k / 2 } }
+            }
+            Shape::Clos { pods, tors_per_pod, aggs_per_pod: aggs, cores } => {
+                let sizes = [("pods", pods), ("ToRs a pod", tors_per_pod), ("aggs a pod", aggs), ("cores", cores)];
+                nonzero(&sizes)?;
+                nonzero(&[("hosts a ToR", hosts)])?;
+                if cores % aggs != 0 {
+                    let cause = format!("{cores} cores can't be shared evenly by {aggs} aggs");
+                    return Err(format!(
+                        "{cause}: write a multiple of {aggs}, like {}",
+                        cores.div_ceil(aggs).saturating_mul(aggs)
+                    ));
+                }
+                Plan { pods, tors: tors_per_pod, hosts, upper: Upper::Planes { aggs, uplinks: cores / aggs } }
+            }
+            Shape::Rack { hosts } => {
+                nonzero(&[("hosts", hosts)])?;
+                Plan { pods: 1, tors: 1, hosts, upper: Upper::Nothing }
+            }
+        })
+    }
+}
+
+/// A shape reduced to what the builder needs; checked before use.
+pub(super) struct Plan {
+    pub pods: usize,
+    /// Of each pod.
+    pub tors: usize,
+    /// Of each ToR.
+    pub hosts: usize,
+    pub upper: Upper,
+}
+
+/// What stands above the ToRs.
+#[derive(Clone, Copy)]
+pub(super) enum Upper {
+    Nothing,
+    Spines(usize),
+    /// Aggs of each pod, and cores each of them reaches.
+    Planes {
+        aggs: usize,
+        uplinks: usize,
+    },
+}
+
+impl Plan {
+    fn check(&self) -> Result<(), String> {
+        let Plan { pods, tors, hosts, upper } = *self;
+        let (tor_up, uppers) = match upper {
+            Upper::Nothing => (0, vec![]),
+            Upper::Spines(spines) => (spines, vec![("spine", tors)]),
+            Upper::Planes { aggs, uplinks } => (aggs, vec![("agg", tors.saturating_add(uplinks)), ("core", pods)]),
+        };
+        for (what, ports) in [("ToR", hosts.saturating_add(tor_up))].into_iter().chain(uppers) {
+            if ports > MAX_PORTS {
+                return Err(format!("each {what} needs {ports} ports, a switch has at most {MAX_PORTS}: write less"));
+            }
+        }
+        // Every factor is at most MAX_PORTS now.
+        let switches = match upper {
+            Upper::Nothing => 0,
+            Upper::Spines(spines) => spines,
+            Upper::Planes { aggs, uplinks } => pods * aggs + aggs * uplinks,
+        };
+        let nodes = pods * tors * (1 + hosts) + switches;
+        if nodes > MAX_NODES {
+            return Err(format!(
+                "{nodes} switches and hosts, at most {MAX_NODES} fit: write less, or fewer hosts a ToR"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn nonzero(sizes: &[(&str, usize)]) -> Result<(), String> {
+    match sizes.iter().find(|(_, n)| *n == 0) {
+        Some((what, _)) => Err(format!("no {what}: write at least 1")),
+        None => Ok(()),
+    }
+}
+
+/// `N` numbers with an `x` between.
+fn numbers<const N: usize>(text: &str) -> Option<[usize; N]> {
+    // `usize::from_str` also takes a sign, which no size has.
+    let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit()).then(|| part.parse().ok()).flatten();
+    let numbers: Option<Vec<usize>> = text.trim().split('x').map(digits).collect();
+    numbers?.try_into().ok()
+}
