@@ -9,7 +9,7 @@ mod run;
 mod show;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -71,7 +71,8 @@ type Outcome = Result<(), Failure>;
 /// Logs go to standard error, so that standard output is what was asked for.
 fn start_logging() {
     let filter = EnvFilter::try_from_env("WEFT_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false).init();
+    let ansi = io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(ansi).with_target(false).init();
 }
 
 /// Reads the arguments, does what they say, and says how it went.
