@@ -103,6 +103,15 @@ impl Worker {
                 instance.config.ports.iter().map(|p| Device::query(&p.interface)).collect();
             devices.push(found.map_err(|e| RuntimeError::port(&instance.config.name, e))?);
         }
+        for (port, device) in instances.iter().flat_map(|i| &i.config.ports).zip(devices.iter().flatten()) {
+            if let Some(mtu) = port.mtu.filter(|mtu| u32::from(*mtu) > device.mtu) {
+                return Err(RuntimeError::Impossible(format!(
+                    "port `{0}`: mtu = {mtu} is over the interface's {1}: ip link set {0} mtu {mtu}, or lower it in the \
+                     configuration",
+                    device.name, device.mtu
+                )));
+            }
+        }
         let mtu = devices.iter().flatten().map(|d| d.mtu).max().unwrap_or(0);
         // Two tags fit beside the largest packet; 4 KiB chunks only where 2 KiB ones don't do.
         let chunk_size = if mtu + 22 <= 2048 - 256 { 2048 } else { 4096 };

@@ -111,22 +111,6 @@ impl XdpPort {
         self.mode
     }
 
-    /// Closes the port and gives every chunk it held back to the pool.
-    pub fn close(mut self, pool: &mut Pool) {
-        let mut burst = Burst::new();
-        loop {
-            self.rx_burst(pool, &mut burst);
-            if burst.is_empty() {
-                break;
-            }
-            burst.drain().for_each(|frame| pool.free(frame));
-        }
-        self.complete(pool);
-        // What is left is in the fill ring, or was never sent. The kernel lets go of both when the
-        // socket is closed, but does not say which they are: they stay out of the pool, counted.
-        drop(self);
-    }
-
     /// Lends chunks to the kernel until `fill_target` of them are with it.
     fn refill(&mut self, pool: &mut Pool) {
         while self.filled < self.fill_target {
@@ -243,6 +227,11 @@ impl Port for XdpPort {
             // The pool may have been empty when frames last came.
             if self.filled < self.fill_target {
                 self.refill(pool);
+            }
+            // A zero-copy driver that ran out of chunks waits to be told (never set in copy mode). A
+            // failure shows as frames lost for want of chunks, and is tried again.
+            if self.fill.needs_wakeup() {
+                let _ = self.fill.wakeup(self.rx.fd_mut(), 0);
             }
             return;
         }
