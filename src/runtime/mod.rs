@@ -268,11 +268,11 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
             Event::Ended(id, result) => {
                 running -= 1;
                 stopping = true;
-                if let Err(e) = result {
-                    warn!(worker = id, error = %e, "worker ended");
-                    if outcome.is_ok() {
-                        outcome = Err(e);
-                    }
+                match result {
+                    Err(e) if outcome.is_ok() => outcome = Err(e),
+                    // Only the first is the caller's to tell.
+                    Err(e) => warn!(worker = id, error = %e, "worker ended"),
+                    Ok(()) => {}
                 }
             }
         }

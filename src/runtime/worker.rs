@@ -16,7 +16,7 @@ use crate::config::{PollMode, SwitchConfig};
 use crate::control::{Request, Show};
 use crate::dataplane::{self, Dataplane};
 use crate::frame::{Burst, Pool};
-use crate::id::{PortId, PortKind};
+use crate::id::{PortId, PortKind, XdpMode};
 use crate::pisa::Queue;
 use crate::port::Port;
 use crate::port::xdp::{Device, Memory, XdpOptions, XdpPort};
@@ -126,6 +126,17 @@ impl Worker {
             let config = instance.config;
             let mtus: Vec<u16> = devices.iter().map(|d| d.mtu.min(u32::from(u16::MAX)) as u16).collect();
             let plane = dataplane::build(&config, &mtus);
+            if let Some(port) = config.ports.iter().find(|p| p.mode == XdpMode::Generic) {
+                // The kernel hands over what it has merged or not yet cut, and a chunk takes one frame:
+                // unlike native mode, generic mode does not switch that off at a veth's peer.
+                warn!(
+                    switch = config.name,
+                    port = port.interface,
+                    "generic mode loses segments in one piece, and TCP with them: `ethtool -K INTERFACE tso off gso off` \
+                     at a veth's other end, `ethtool -K {} gro off lro off` here",
+                    port.interface
+                );
+            }
             // Half of the switch's frames for receiving, half for its queues.
             let fill = config.runtime.frames as usize / 2 / config.ports.len();
             let mut ports = Vec::new();

@@ -8,7 +8,7 @@ use crate::bed::weft_ok;
 
 /// Longest wait for neighbours that never answer (three requests, a second apart) and for queues to
 /// empty at the slowest rate that a test sets.
-const REST: Duration = Duration::from_secs(20);
+pub const REST: Duration = Duration::from_secs(20);
 
 /// What the switch at `socket` answers to `weft show WHAT --json`.
 pub fn show(socket: &Path, what: &str) -> Body {
@@ -96,7 +96,11 @@ pub fn lost_at_device(port: &PortReport) -> u64 {
     device.rx_dropped + device.rx_ring_full
 }
 
-/// All that left by `near` arrived at `far`, the other end of the link, or was counted there as lost.
-pub fn check_link(near: &PortReport, far: &PortReport) {
-    assert_eq!(near.tx, far.rx + lost_at_device(far), "on the link {} - {}: {near:?}, {far:?}", far.port, near.port);
+/// Whether all that left by `near` arrived at `far`, the other end of the link, or was counted there
+/// as lost.
+pub fn check_link(near: &PortReport, far: &PortReport) -> Result<(), String> {
+    match near.tx == far.rx + lost_at_device(far) {
+        true => Ok(()),
+        false => Err(format!("on the link {} - {}: {near:?}, {far:?}", far.port, near.port)),
+    }
 }

@@ -66,7 +66,7 @@ fn tcp_with_default_offloads_carries_every_byte_both_ways_at_once() {
         }
     });
     lab.check_books();
-    let completed: u64 = crate::books::ports(lab.socket("tor0-0")).0.iter().map(|p| p.device.checksums_completed).sum();
+    let completed: u64 = crate::books::ports(lab.socket("leaf0")).0.iter().map(|p| p.device.checksums_completed).sum();
     assert!(completed > 0, "the hosts left checksums open, and the switch completed them");
 }
 
@@ -99,7 +99,7 @@ fn fragmented_datagrams_arrive_whole() {
     }
     lab.check_books();
     // All fragments of a datagram take one path: the later ones, which have no ports, do not stray.
-    let up: Vec<_> = crate::books::ports(lab.socket("tor0-0")).0.into_iter().filter(|p| p.tx > 0).collect();
+    let up: Vec<_> = crate::books::ports(lab.socket("leaf0")).0.into_iter().filter(|p| p.tx > 0).collect();
     assert!(up.iter().all(|p| p.egress_drops.is_empty()), "{up:?}");
 }
 
@@ -110,6 +110,10 @@ fn generic_mode_carries_the_same_traffic_and_says_so() {
     let bed = Bed::new("generic", &[Host, Host]);
     let switch = bed.start(&bed.toml(""), &["--mode", "generic"]);
     let [a, b] = [&bed.hosts[0], &bed.hosts[1]];
+    assert!(switch.log().contains("tso off gso off"), "{}", switch.log());
+    for host in [a, b] {
+        host.ok(&["ethtool", "-K", "eth0", "tso", "off", "gso", "off"]);
+    }
     ping_all_pairs(&bed.hosts);
     for gateway in Bed::GATEWAYS {
         a.ping(gateway, &[]).answered();

@@ -95,8 +95,8 @@ fn a_dead_host_a_missing_route_and_a_gateway_without_a_service_are_told_to_the_s
         assert_eq!(said(udp_error(from, gateway, 64, 32), words.port_unreachable), gateway);
     }
     lab.check_books();
-    let drops = &books::port(lab.socket("tor0-1"), "core0").ingress_drops;
-    let other = &books::port(lab.socket("tor0-1"), "core1").ingress_drops;
+    let drops = &books::port(lab.socket("leaf1"), "spine0").ingress_drops;
+    let other = &books::port(lab.socket("leaf1"), "spine1").ingress_drops;
     let unresolved = |drops: &weft::runtime::report::DropMap| drops.get("neighbour_unresolved").copied().unwrap_or(0);
     assert_eq!(unresolved(drops) + unresolved(other), 2, "{drops:?} {other:?}");
 }

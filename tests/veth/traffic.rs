@@ -1,5 +1,5 @@
 use std::io::{self, IoSliceMut, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,6 +14,8 @@ use crate::packet::Numbers;
 
 /// A connection or an answer that takes longer is lost.
 const TIMEOUT: Duration = Duration::from_secs(15);
+/// A stream that trickles takes no longer than this.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Writes `len` bytes of the stream of `seed`.
 fn write_stream(mut to: impl Write, seed: u64, len: usize) -> io::Result<()> {
@@ -30,7 +32,11 @@ fn write_stream(mut to: impl Write, seed: u64, len: usize) -> io::Result<()> {
 /// Reads `len` bytes and compares each with the stream of `seed`.
 fn read_stream(mut from: impl Read, seed: u64, len: usize) -> io::Result<()> {
     let (mut numbers, mut expected, mut got, mut at) = (Numbers(seed), [0; 4096], [0; 4096], 0);
+    let start = Instant::now();
     while at < len {
+        if start.elapsed() > STREAM_TIMEOUT {
+            return Err(io::Error::other(format!("only {at} of {len} bytes within {STREAM_TIMEOUT:?}")));
+        }
         let n = (len - at).min(got.len());
         numbers.fill(&mut expected);
         from.read_exact(&mut got[..n])?;
@@ -48,8 +54,12 @@ fn both_ways(stream: &TcpStream, own: u64, other: u64, len: usize) -> io::Result
     stream.set_write_timeout(Some(TIMEOUT))?;
     thread::scope(|scope| {
         let writer = scope.spawn(|| write_stream(stream, own, len));
-        read_stream(stream, other, len)?;
-        writer.join().expect("the writer does not panic")
+        let read = read_stream(stream, other, len);
+        if read.is_err() {
+            // Or the writer would wait for a reader that is not there.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        writer.join().expect("the writer does not panic").and(read)
     })
 }
 
