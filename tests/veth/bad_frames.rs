@@ -17,7 +17,7 @@ fn destinations(gateway: [u8; 6], host: [u8; 6]) -> [[u8; 6]; 5] {
 }
 
 /// One bad frame of `len` bytes: random, or right up to somewhere.
-fn bad_frame(numbers: &mut Numbers, len: usize, to: [u8; 6], from: &bed::Host) -> Vec<u8> {
+fn bad_frame(numbers: &mut Numbers, len: usize, to: [u8; 6], mac: [u8; 6], from: &bed::Host) -> Vec<u8> {
     let mut bytes = vec![0; len];
     numbers.fill(&mut bytes);
     let ethertypes = [0x0800, 0x86dd, 0x0806, 0x8100, 0x88a8, 0x88b5, 0x0005, 0x8847];
@@ -26,14 +26,14 @@ fn bad_frame(numbers: &mut Numbers, len: usize, to: [u8; 6], from: &bed::Host) -
     let header = match kind {
         // Not even an address is right, but for the group bit of the source, which would be a plain drop.
         0 => Vec::new(),
-        1 => ethernet(to, from.mac(), &[], ethertype),
+        1 => ethernet(to, mac, &[], ethertype),
         // A stack of tags that may end the frame.
-        2 => ethernet(to, from.mac(), &vec![(0x8100, 7); 1 + numbers.below(400) as usize], ethertype),
+        2 => ethernet(to, mac, &vec![(0x8100, 7); 1 + numbers.below(400) as usize], ethertype),
         // A source no station has.
         3 => ethernet(to, [1, 0, 0x5e, 0, 0, 1], &[], ethertype),
         // A sound header whose lengths say more, or less, than there is.
         4 => {
-            let mut frame = ethernet(to, from.mac(), &[], 0x0800);
+            let mut frame = ethernet(to, mac, &[], 0x0800);
             let mut packet = udp_v4(from.ipv4, from.ipv4, 64, &[0; 40]);
             packet[numbers.below(10) as usize] ^= 1 << numbers.below(8);
             frame.extend(packet);
@@ -41,7 +41,7 @@ fn bad_frame(numbers: &mut Numbers, len: usize, to: [u8; 6], from: &bed::Host) -
         }
         // IPv6 with a chain of extension headers that leads anywhere.
         5 => {
-            let mut frame = ethernet(to, from.mac(), &[], 0x86dd);
+            let mut frame = ethernet(to, mac, &[], 0x86dd);
             frame.extend([0x60, 0, 0, 0]);
             frame.extend((len as u16).wrapping_sub(54).to_be_bytes());
             frame.extend([[0, 43, 44, 60, 135, 58][numbers.below(6) as usize], 64]);
@@ -51,12 +51,12 @@ fn bad_frame(numbers: &mut Numbers, len: usize, to: [u8; 6], from: &bed::Host) -
         }
         // ARP, cut or with lengths of its own.
         6 => {
-            let mut frame = ethernet(to, from.mac(), &[], 0x0806);
+            let mut frame = ethernet(to, mac, &[], 0x0806);
             frame.extend([0, 1, 8, 0, numbers.next() as u8, numbers.next() as u8, 0, 1]);
             frame
         }
         // Tagged, and the packet inside is noise.
-        _ => ethernet(to, from.mac(), &[(0x88a8, 1), (0x8100, 2)], ethertype),
+        _ => ethernet(to, mac, &[(0x88a8, 1), (0x8100, 2)], ethertype),
     };
     let n = header.len().min(len);
     bytes[..n].copy_from_slice(&header[..n]);
@@ -69,12 +69,13 @@ fn bad_frame(numbers: &mut Numbers, len: usize, to: [u8; 6], from: &bed::Host) -
 /// Frames of every length from one host, `rounds` of each; how many were sent.
 fn blast(host: &bed::Host, gateway: [u8; 6], neighbour: [u8; 6], seed: u64, rounds: usize) -> u64 {
     let socket = PacketSocket::open(host);
+    let mac = host.mac();
     let mut numbers = Numbers(seed);
     let mut sent = 0;
     for _ in 0..rounds {
         for len in SHORTEST..=LONGEST {
             let to = destinations(gateway, neighbour)[numbers.below(5) as usize];
-            socket.send(&bad_frame(&mut numbers, len, to, host));
+            socket.send(&bad_frame(&mut numbers, len, to, mac, host));
             sent += 1;
             if sent % 64 == 0 {
                 // The point is the bytes, not the rate: a receive ring of the switch holds the rest.

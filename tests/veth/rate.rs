@@ -39,6 +39,23 @@ fn udp_that_overloads_a_paced_link_is_dropped_at_its_queue_and_counted() {
     let lab = Lab::up("over", &["--rack", "2", "--rate", "50Mbit"]);
     let (a, b) = (&lab.hosts[0], &lab.hosts[1]);
     ping_all_pairs(&lab.hosts);
+    // From here on the hosts send nothing but what the test does, and it adds up to the frame.
+    for (host, other) in [(a, b), (b, a)] {
+        let mac = other.mac().map(|byte| format!("{byte:02x}")).join(":");
+        host.netns.set_sysctls(&[("net.ipv6.conf.eth0.disable_ipv6", "1")]).unwrap();
+        host.ok(&[
+            "ip",
+            "neigh",
+            "replace",
+            &other.ipv4.to_string(),
+            "lladdr",
+            &mac,
+            "dev",
+            "eth0",
+            "nud",
+            "permanent",
+        ]);
+    }
     lab.check_books();
     let tor = lab.socket("tor0-0");
     let before = books::port(tor, &a.name);
