@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 use crate::config::{PollMode, SwitchConfig};
 use crate::control::{Request, Show};
 use crate::dataplane::{self, Dataplane};
-use crate::frame::{Burst, Pool};
+use crate::frame::{BURST, Burst, Pool};
 use crate::id::{PortId, PortKind};
 use crate::pisa::Queue;
 use crate::port::Port;
@@ -31,6 +31,8 @@ use super::report::{
 use super::wait::Waiter;
 use super::{RuntimeError, SwitchInstance, netns};
 
+/// Bursts taken from a port before the next one gets its turn: together what one `sendto` sends.
+const BURSTS: usize = 4;
 /// How long an adaptive worker looks on after the last frame before it sleeps: about what a wake-up
 /// costs.
 const SPIN: u64 = 20 * MICROS;
@@ -126,10 +128,10 @@ impl Worker {
             let config = instance.config;
             let mtus: Vec<u16> = devices.iter().map(|d| d.mtu.min(u32::from(u16::MAX)) as u16).collect();
             let plane = dataplane::build(&config, &mtus);
-            // Half of the switch's frames for receiving, half for its queues.
-            let fill = config.runtime.frames as usize / 2 / config.ports.len();
+            let weights: usize = config.ports.iter().map(|p| fill_weight(p.kind)).sum();
             let mut ports = Vec::new();
             for (port, device) in config.ports.iter().zip(devices) {
+                let fill = config.runtime.frames as usize * 2 / 3 * fill_weight(port.kind) / weights;
                 let options = XdpOptions { mode: port.mode, fill, complete_checksums: port.kind == PortKind::Host };
                 let opened = XdpPort::open(&memory, &mut pool, device, &options);
                 let port = opened.map_err(|e| RuntimeError::port(&config.name, e))?;
@@ -182,10 +184,16 @@ impl Worker {
             let Running { plane, ports, config } = running;
             if receive {
                 for (i, slot) in ports.iter_mut().enumerate() {
-                    slot.port.rx_burst(&mut self.pool, &mut self.burst);
-                    if !self.burst.is_empty() {
-                        moved += self.burst.len();
-                        plane.receive(now(), PortId(i as u8), &mut self.pool, &mut self.burst);
+                    for _ in 0..BURSTS {
+                        slot.port.rx_burst(&mut self.pool, &mut self.burst);
+                        let n = self.burst.len();
+                        if n > 0 {
+                            moved += n;
+                            plane.receive(now(), PortId(i as u8), &mut self.pool, &mut self.burst);
+                        }
+                        if n < BURST {
+                            break;
+                        }
                     }
                 }
             }
@@ -348,6 +356,15 @@ impl Worker {
                 Body::Neighbours { neighbours: neighbours.collect(), stations: stations.collect() }
             }
         }
+    }
+}
+
+/// How the two thirds of a switch's frames that are for receiving are dealt out. A host's TCP sends a
+/// whole window at once; what comes from another switch was queued and paced there.
+fn fill_weight(kind: PortKind) -> usize {
+    match kind {
+        PortKind::Host => 4,
+        PortKind::Up | PortKind::Down => 1,
     }
 }
 
