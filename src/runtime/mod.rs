@@ -4,6 +4,7 @@
 //! fails all are closed again. SIGINT and SIGTERM stop it; queues get a moment to empty, and the
 //! books are checked.
 
+mod answer;
 mod clock;
 mod control;
 mod netns;
