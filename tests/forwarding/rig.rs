@@ -65,22 +65,22 @@ pub const FAR: Station = station(9, 2, 2);
 
 impl Station {
     /// Its address of the given IP version.
-    pub fn ip(&self, v6: bool) -> IpAddr {
+    pub fn ip(self, v6: bool) -> IpAddr {
         if v6 { self.v6.into() } else { self.v4.into() }
     }
 
     /// From this host by way of the gateway.
-    pub fn to_gateway(&self, dst: IpAddr) -> Ends {
+    pub fn to_gateway(self, dst: IpAddr) -> Ends {
         Ends { src_mac: self.mac, dst_mac: SWITCH, src: self.ip(dst.is_ipv6()), dst }
     }
 
     /// From this host to another one of the segment.
-    pub fn to_station(&self, to: &Station, v6: bool) -> Ends {
+    pub fn to_station(self, to: &Station, v6: bool) -> Ends {
         Ends { src_mac: self.mac, dst_mac: to.mac, src: self.ip(v6), dst: to.ip(v6) }
     }
 
     /// From this far host, as it comes in by fabric port `port`.
-    pub fn by_fabric(&self, port: u8, dst: IpAddr) -> Ends {
+    pub fn by_fabric(self, port: u8, dst: IpAddr) -> Ends {
         Ends { src_mac: peer(port), dst_mac: SWITCH, src: self.ip(dst.is_ipv6()), dst }
     }
 }
