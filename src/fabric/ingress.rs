@@ -565,20 +565,21 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
     }
 
     fn tick(&mut self, cx: &mut Context<'_>) {
-        while let Some(due) = self.neighbours.poll(cx.now) {
-            match due {
-                Due::Request(address) => {
-                    if let Some((frame, meta)) = self.neighbours.first_parked(address) {
-                        self.solicit(cx, frame, meta, address, None);
-                    }
-                }
-                Due::Failed(parked) => {
-                    for (frame, meta) in parked {
-                        self.icmp_error(cx, &frame, &meta, IcmpError::HostUnreachable);
-                        cx.outbox.release(frame, meta, Action::Drop(DropReason::NeighbourUnresolved));
-                    }
+        // One a call: the requests of one address to all ports, or the errors about all that waited
+        // for one, fit the outbox; those of many addresses do not.
+        match self.neighbours.poll(cx.now) {
+            Some(Due::Request(address)) => {
+                if let Some((frame, meta)) = self.neighbours.first_parked(address) {
+                    self.solicit(cx, frame, meta, address, None);
                 }
             }
+            Some(Due::Failed(parked)) => {
+                for (frame, meta) in parked {
+                    self.icmp_error(cx, &frame, &meta, IcmpError::HostUnreachable);
+                    cx.outbox.release(frame, meta, Action::Drop(DropReason::NeighbourUnresolved));
+                }
+            }
+            None => {}
         }
         self.scheme.tick(cx);
     }

@@ -13,7 +13,7 @@ use crate::frame::{BURST, Burst, Pool};
 use crate::port::{DeviceStats, Port};
 use crate::wire::{self, checksum};
 
-use super::memory::{UMEM_RING, system_error};
+use super::memory::system_error;
 use super::program::Program;
 use super::{Device, Memory, XdpError, XdpMode};
 
@@ -35,7 +35,7 @@ const BIND_PAUSE: Duration = Duration::from_millis(5);
 pub struct XdpOptions {
     /// Where in the kernel frames are taken.
     pub mode: XdpMode,
-    /// Chunks to lend to the kernel for receiving, at most 4096.
+    /// Chunks to lend to the kernel for receiving; no more than the RX ring holds are.
     pub fill: usize,
     /// Whether the peer may leave checksums unfinished: true for a veth to a host.
     pub complete_checksums: bool,
@@ -88,7 +88,7 @@ impl XdpPort {
             comp,
             memory: memory.clone(),
             scratch: Box::new([FrameDesc::default(); BURST]),
-            fill_target: options.fill.min(UMEM_RING as usize),
+            fill_target: options.fill.min(RING as usize),
             filled: 0,
             in_flight: 0,
             complete_checksums: options.complete_checksums,
