@@ -35,6 +35,8 @@ pub mod scheme;
 pub mod time;
 /// Topologies: who is wired to whom, and every address.
 pub mod topo;
+/// Generator, measuring sink and the forwarders that weft is measured against.
+pub mod traffic;
 /// Bit rates and byte sizes with their text forms.
 pub mod units;
 /// Headers on the wire: parsing, rewriting and checksums.
