@@ -2,7 +2,7 @@
 //!
 //! A file passes three gates: TOML and its shape (`file`, unknown keys refused), the text of each
 //! value (units, addresses, MACs), and the rules between values (`check`). The last works on a
-//! [`SwitchConfig`](crate::config::SwitchConfig) wherever it came from, so a fabric built by `topo`
+//! [`SwitchConfig`] wherever it came from, so a fabric built by `topo`
 //! obeys the same rules as a file written by hand. Every problem says where it stands, what is wrong
 //! and what to write.
 

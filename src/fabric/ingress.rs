@@ -7,6 +7,7 @@ use crate::frame::Frame;
 use crate::id::{PortId, PortKind, PortMask};
 use crate::pisa::{Action, Context, FlowHash, Ingress, Meta, Outbox, Queue, Verdict};
 use crate::time::{Instant, earliest};
+use crate::wire::parse::{PROTO_TCP, PROTO_UDP};
 use crate::wire::{Headers, L3, MacAddr, ethernet, ipv4, ipv6};
 
 use super::bridge::Bridge;
@@ -344,7 +345,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
         match self.originate(cx, frame, meta, answer) {
             Ok(()) => Verdict::Consume,
             Err(DropReason::NoListener) => {
-                self.icmp_error(cx, frame, meta, IcmpError::PortUnreachable);
+                if matches!(meta.headers.proto, PROTO_TCP | PROTO_UDP) {
+                    self.icmp_error(cx, frame, meta, IcmpError::PortUnreachable);
+                }
                 Verdict::Drop(DropReason::NoListener)
             }
             Err(reason) => Verdict::Drop(reason),

@@ -4,9 +4,7 @@
 //! chunks it lent to the kernel and says how many ([`Port::held`]), so that a pool's chunks can be
 //! accounted for at any time.
 
-/// Ports in memory: for tests, benches and virtual time.
 pub mod mem;
-/// AF_XDP ports; the only module that names xsk-rs and libbpf.
 pub mod xdp;
 
 use std::io;

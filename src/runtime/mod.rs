@@ -7,7 +7,6 @@
 mod clock;
 mod control;
 mod netns;
-/// What a running switch tells of itself.
 pub mod report;
 mod wait;
 mod worker;

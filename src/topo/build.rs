@@ -4,7 +4,8 @@ use super::address::{self, FIRST_HOST};
 use super::shape::{Plan, Upper};
 use super::{End, Fabric, FabricOptions, Host, Link, Switch};
 use crate::config::{
-    PortConfig, QueueOptions, RouteConfig, RuntimeOptions, Segment, SwitchConfig, XdpMode, derived_mac, derived_seed,
+    FRAMES, PortConfig, QueueOptions, RouteConfig, RuntimeOptions, Segment, SwitchConfig, XdpMode, derived_mac,
+    derived_seed,
 };
 use crate::id::{PortId, PortKind, Role, SwitchId};
 use crate::units::BitRate;
@@ -49,6 +50,10 @@ struct Build<'a> {
     options: &'a FabricOptions,
     fabric: Fabric,
 }
+
+/// Frames of a switch for each of its ports: half of them to receive into, half for the queues. A fat
+/// tree of k = 4 then takes 160 MiB.
+const FRAMES_PER_PORT: u32 = 1024;
 
 impl Build<'_> {
     fn spines(&mut self, leaves: &[Node], spines: usize) {
@@ -183,6 +188,8 @@ impl Build<'_> {
         let id = PortId(u8::try_from(ports.len()).expect("the plan was checked"));
         let mode = XdpMode::default();
         ports.push(PortConfig { interface: peer.into(), kind, rate, mtu: Some(mtu), mode, peer_mac });
+        let frames = FRAMES_PER_PORT * ports.len() as u32;
+        self.config(node).runtime.frames = frames.max(*FRAMES.start());
         id
     }
 

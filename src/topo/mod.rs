@@ -1,7 +1,7 @@
 //! Topologies: who is wired to whom, every address and every route. Pure data.
 //!
-//! [`Shape`](crate::topo::Shape) says what to build, [`FabricOptions`](crate::topo::FabricOptions)
-//! how; the result is a [`Fabric`](crate::topo::Fabric): plain lists of switches, hosts and links, the
+//! [`Shape`] says what to build, [`FabricOptions`]
+//! how; the result is a [`Fabric`]: plain lists of switches, hosts and links, the
 //! same for the same input. Each switch carries its own configuration, held to the rules a file has
 //! to obey.
 //!
