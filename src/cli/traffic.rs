@@ -1,6 +1,4 @@
-use std::io::Write;
 use std::net::IpAddr;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -20,16 +18,13 @@ use crate::traffic::sink::{SinkOptions, SinkReport, sink};
 use crate::units::BitRate;
 use crate::wire::MacAddr;
 
-/// Exit code of a run that failed.
-const FAILED: u8 = 1;
-/// Exit code of a run that could not be: impossible options, no privilege, no such interface.
-const MISUSE: u8 = 2;
+use super::{Failure, Outcome, print};
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Mode {
-    /// In the driver, before the kernel makes a socket buffer.
+    /// In the driver, before the kernel makes a socket buffer
     Native,
-    /// After it has: slower, but works with every driver.
+    /// After it has: slower, but works with every driver
     Generic,
 }
 
@@ -56,67 +51,67 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// While it runs, the kernel's stack sees no frame that arrives at the interface; ARP, neighbour
 /// discovery and ping for the source address are answered.
 #[derive(Args, Debug)]
-pub struct GenArgs {
-    /// Interface to send from.
+pub(super) struct GenArgs {
+    /// Interface to send from
     #[arg(short, long, value_name = "IFACE")]
     interface: String,
-    /// Frames per second; 0 = as fast as possible.
+    /// Frames per second; 0 = as fast as possible
     #[arg(long, value_name = "N", conflicts_with = "rate")]
     pps: Option<u64>,
     /// Bits per second on the wire (FCS, preamble and gap count, 24 bytes a frame), like 1Gbit;
-    /// 0 = as fast as possible.
+    /// 0 = as fast as possible
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
-    /// Frames that go together, 1 to 256; the rate stays the same.
+    /// Frames that go together, 1 to 256; the rate stays the same
     #[arg(long, value_name = "N", default_value_t = 1)]
     burst: u64,
-    /// Frame size in bytes without FCS, 60 or more (80 or more for IPv6).
+    /// Frame size in bytes without FCS, 60 or more (80 or more for IPv6)
     #[arg(long, value_name = "BYTES", default_value_t = 60)]
     size: usize,
-    /// Frames to send; without it, as many as fit the duration.
+    /// Frames to send; without it, as many as fit the duration
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Longest time to send, in seconds.
+    /// Longest time to send, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     duration: Duration,
-    /// Flows, served in turn: each has its own UDP source port, and 64,512 share a source address.
+    /// Flows, served in turn: each has its own UDP source port, and 64,512 share a source address
     #[arg(long, value_name = "N", default_value_t = 1)]
     flows: u32,
-    /// Source address; without it, the interface's own.
+    /// Source address; without it, the interface's own
     #[arg(long, value_name = "IP")]
     src_ip: Option<IpAddr>,
-    /// Destination address, IPv4 or IPv6.
+    /// Destination address, IPv4 or IPv6
     #[arg(long, value_name = "IP")]
     dst_ip: IpAddr,
-    /// UDP destination port.
+    /// UDP destination port
     #[arg(long, value_name = "PORT", default_value_t = 9)]
     dst_port: u16,
-    /// Source MAC; without it, the interface's own.
+    /// Source MAC; without it, the interface's own
     #[arg(long, value_name = "MAC")]
     src_mac: Option<MacAddr>,
-    /// Destination MAC; without it, the next hop is asked by ARP or neighbour discovery.
+    /// Destination MAC; without it, the next hop is asked by ARP or neighbour discovery
     #[arg(long, value_name = "MAC")]
     dst_mac: Option<MacAddr>,
-    /// Next hop to ask, if not the destination itself.
+    /// Next hop to ask, if not the destination itself
     #[arg(long, value_name = "IP", conflicts_with = "dst_mac")]
     gateway: Option<IpAddr>,
-    /// VLAN ids, outermost first, comma between: `10` is an 802.1Q tag, `10,20` QinQ.
+    /// VLAN ids, outermost first, comma between: `10` is an 802.1Q tag, `10,20` QinQ
     #[arg(long, value_name = "VID", value_delimiter = ',')]
     vlan: Vec<u16>,
-    /// Number of the run, 0 to 65535; without it, from the clock.
+    /// Number of the run, 0 to 65535; without it, from the clock
     #[arg(long, value_name = "N")]
     run: Option<u16>,
-    /// Picks source ports and payload bytes: the same seed makes the same frames.
+    /// Picks source ports and payload bytes: the same seed makes the same frames
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Let the kernel make the frames (BPF live frames): several times faster, no pace, and what the
-    /// peer's ring can't take counts as sent. On a veth the peer needs an XDP program or GRO.
+    /// peer's ring can't take counts as sent. On a veth the peer needs an XDP program or GRO
     #[arg(long, conflicts_with_all = ["pps", "rate"])]
     live: bool,
-    /// Where the XDP program hooks in.
+    /// Where the XDP program hooks in
     #[arg(long, value_enum, default_value = "native")]
     mode: Mode,
-    /// Print the report as one JSON object, on the last line.
+    /// Print the report as one JSON object, on the last line
     #[arg(long)]
     json: bool,
 }
@@ -127,77 +122,77 @@ pub struct GenArgs {
 /// ARP, neighbour discovery and ping are answered. Ends by itself when the run is over; SIGINT and
 /// SIGTERM end it too, and the report is printed.
 #[derive(Args, Debug)]
-pub struct SinkArgs {
-    /// Interface to receive on.
+pub(super) struct SinkArgs {
+    /// Interface to receive on
     #[arg(short, long, value_name = "IFACE")]
     interface: String,
-    /// Longest time to wait and receive, in seconds; without it, until the run is over.
+    /// Longest time to wait and receive, in seconds; without it, until the run is over
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     duration: Option<Duration>,
-    /// End after so many seconds without a frame of the run, once one has come.
+    /// End after so many seconds without a frame of the run, once one has come
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     idle: Duration,
-    /// End after so many frames of the run.
+    /// End after so many frames of the run
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Flows to keep accounts of, at most 1048576; each takes 136 bytes.
+    /// Flows to keep accounts of, at most 1048576; each takes 136 bytes
     #[arg(long, value_name = "N", default_value_t = 65_536)]
     flows: usize,
-    /// Number of the run to count; without it, that of the first frame.
+    /// Number of the run to count; without it, that of the first frame
     #[arg(long, value_name = "N")]
     run: Option<u16>,
-    /// Address to answer ARP, neighbour discovery and ping for; may be given several times.
+    /// Address to answer ARP, neighbour discovery and ping for; may be given several times
     #[arg(long, value_name = "IP")]
     ip: Vec<IpAddr>,
-    /// MAC to answer with; without it, the interface's own.
+    /// MAC to answer with; without it, the interface's own
     #[arg(long, value_name = "MAC")]
     mac: Option<MacAddr>,
-    /// Spin instead of sleeping: exact times of arrival, for a whole core.
+    /// Spin instead of sleeping: exact times of arrival, for a whole core
     #[arg(long)]
     busy: bool,
-    /// Where the XDP program hooks in.
+    /// Where the XDP program hooks in
     #[arg(long, value_enum, default_value = "native")]
     mode: Mode,
-    /// Print the report as one JSON object, on the last line.
+    /// Print the report as one JSON object, on the last line
     #[arg(long)]
     json: bool,
 }
 
 /// What weft is measured against.
 #[derive(Subcommand, Debug)]
-pub enum BenchCommand {
-    /// Forward between two interfaces with weft's ports and no pipeline.
+pub(super) enum BenchCommand {
+    /// Forward between two interfaces with weft's ports and no pipeline
     Null(ForwardArgs),
     /// Let the kernel forward between two interfaces (XDP_REDIRECT). On veths, the peers need an XDP
-    /// program or GRO.
+    /// program or GRO
     Redirect(ForwardArgs),
 }
 
 /// Two interfaces to forward between.
 #[derive(Args, Debug)]
-pub struct ForwardArgs {
-    /// One interface.
+pub(super) struct ForwardArgs {
+    /// One interface
     #[arg(long, value_name = "IFACE")]
     a: String,
-    /// The other.
+    /// The other
     #[arg(long, value_name = "IFACE")]
     b: String,
-    /// How long, in seconds; without it, until SIGINT or SIGTERM.
+    /// How long, in seconds; without it, until SIGINT or SIGTERM
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     duration: Option<Duration>,
-    /// Spin instead of sleeping when idle (`null` only).
+    /// Spin instead of sleeping when idle (`null` only)
     #[arg(long)]
     busy: bool,
-    /// Where the XDP programs hook in.
+    /// Where the XDP programs hook in
     #[arg(long, value_enum, default_value = "native")]
     mode: Mode,
-    /// Print the report as one JSON object, on the last line.
+    /// Print the report as one JSON object, on the last line
     #[arg(long)]
     json: bool,
 }
 
 /// Runs `weft gen`.
-pub fn run_gen(args: GenArgs) -> ExitCode {
+pub(super) fn generate_frames(args: GenArgs) -> Outcome {
     let load = match (args.pps, args.rate) {
         (Some(pps), _) => Load::Frames(pps),
         (None, Some(rate)) => Load::Bits(rate),
@@ -223,11 +218,11 @@ pub fn run_gen(args: GenArgs) -> ExitCode {
         seed: args.seed,
         live: args.live,
     };
-    finish("gen", args.json, stopping().and_then(|stop| generate(&options, &stop)), |r| gen_text(&options, r))
+    finish(args.json, stopping().and_then(|stop| generate(&options, &stop)), |r| gen_text(&options, r))
 }
 
 /// Runs `weft sink`.
-pub fn run_sink(args: SinkArgs) -> ExitCode {
+pub(super) fn measure(args: SinkArgs) -> Outcome {
     let options = SinkOptions {
         interface: args.interface,
         mode: args.mode.into(),
@@ -242,11 +237,11 @@ pub fn run_sink(args: SinkArgs) -> ExitCode {
         busy: args.busy,
     };
     let ready = || eprintln!("receiving on {}", options.interface);
-    finish("sink", args.json, stopping().and_then(|stop| sink(&options, &stop, ready)), sink_text)
+    finish(args.json, stopping().and_then(|stop| sink(&options, &stop, ready)), sink_text)
 }
 
 /// Runs one of the forwarders that weft is measured against.
-pub fn run_bench(command: BenchCommand) -> ExitCode {
+pub(super) fn bench(command: BenchCommand) -> Outcome {
     let ready = || eprintln!("forwarding");
     match command {
         BenchCommand::Null(args) => {
@@ -256,15 +251,16 @@ pub fn run_bench(command: BenchCommand) -> ExitCode {
                 duration: args.duration,
                 busy: args.busy,
             };
-            finish("bench null", args.json, stopping().and_then(|stop| null(&options, &stop, ready)), |r| {
+            finish(args.json, stopping().and_then(|stop| null(&options, &stop, ready)), |r| {
                 let [there, back] = r.forwarded;
                 let dropped = r.dropped[0] + r.dropped[1];
                 format!("forwarded {there} + {back} frames, dropped {dropped}, {} system calls to send", r.kicks)
             })
         }
         BenchCommand::Redirect(args) => {
-            let run = |stop: Arc<AtomicBool>| redirect(&[args.a, args.b], args.mode.into(), args.duration, &stop, ready);
-            finish("bench redirect", false, stopping().and_then(run), |()| String::from("done"))
+            let (interfaces, mode) = ([args.a, args.b], args.mode.into());
+            let run = |stop: Arc<AtomicBool>| redirect(&interfaces, mode, args.duration, &stop, ready);
+            finish(args.json, stopping().and_then(run), |()| String::from("stopped"))
         }
     }
 }
@@ -279,24 +275,10 @@ fn stopping() -> Result<Arc<AtomicBool>, TrafficError> {
     Ok(stop)
 }
 
-fn finish<R: Serialize>(
-    command: &str,
-    json: bool,
-    result: Result<R, TrafficError>,
-    text: impl FnOnce(&R) -> String,
-) -> ExitCode {
-    match result {
-        Ok(report) => {
-            let line = if json { serde_json::to_string(&report).expect("plain data") } else { text(&report) };
-            // A reader that has gone away is no failure of the run.
-            let _ = writeln!(std::io::stdout(), "{line}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("weft {command}: {error}");
-            ExitCode::from(if error.is_late() { FAILED } else { MISUSE })
-        }
-    }
+/// Prints the report, or says why there is none.
+fn finish<R: Serialize>(json: bool, result: Result<R, TrafficError>, text: impl FnOnce(&R) -> String) -> Outcome {
+    let report = result.map_err(|e| if e.is_late() { Failure::failed(e) } else { Failure::misuse(e) })?;
+    print(&if json { serde_json::to_string(&report).expect("plain data") } else { text(&report) })
 }
 
 /// `value` with three digits and a decimal prefix.
@@ -308,7 +290,13 @@ fn si(value: f64) -> String {
         _ => (1.0, ""),
     };
     let scaled = value / factor;
-    let digits = if scaled >= 100.0 { 0 } else if scaled >= 10.0 { 1 } else { 2 };
+    let digits = if scaled >= 100.0 {
+        0
+    } else if scaled >= 10.0 {
+        1
+    } else {
+        2
+    };
     format!("{scaled:.digits$} {prefix}")
 }
 

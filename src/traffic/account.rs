@@ -181,8 +181,11 @@ mod tests {
             1 => -2200i64..-900,
         ];
         prop::collection::vec(step, 1..400).prop_map(|steps| {
-            let mut at = 0i64;
-            steps.iter().map(|step| std::mem::replace(&mut at, (at + step).max(0)) as u64).collect()
+            let walked = steps.iter().scan(0i64, |at, step| {
+                *at = (*at + step).max(0);
+                Some(*at as u64)
+            });
+            walked.collect()
         })
     }
 

@@ -101,9 +101,7 @@ impl Endpoint {
 
     /// Makes the kernel send what is in the ring.
     pub fn kick(&mut self) -> Result<(), TrafficError> {
-        self.port
-            .kick()
-            .map_err(|cause| TrafficError::Dead { interface: self.port.device().name.clone(), cause })
+        self.port.kick().map_err(|cause| TrafficError::Dead { interface: self.port.device().name.clone(), cause })
     }
 
     /// Sleeps until `until`, a frame, or [`MAX_NAP`].
