@@ -1,26 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-// Fills probe and checksum into a frame and sends it. Runs by BPF_PROG_TEST_RUN with live frames,
-// never attached to an interface.
+// Fills probe and checksum into a frame and sends it when it is due. Runs by BPF_PROG_TEST_RUN with
+// live frames, never attached to an interface.
 #include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-// Set before loading; src/port/xdp/live.rs writes the same five words.
+// Set before loading; src/port/xdp/live.rs writes the same words.
 const volatile struct {
-	__u32 ifindex;
-	__u32 flows;
-	__u32 udp;	  // offset of the UDP header in the frame
-	__u32 base;	  // sum of all that the UDP checksum covers and no frame changes
-	__u32 first_port; // of flow 0, counted from PORT_MIN
+	__u64 ifindex;
+	__u64 flows;
+	__u64 udp;	  // offset of the UDP header in the frame
+	__u64 base;	  // sum of all that the UDP checksum covers and no frame changes
+	__u64 first_port; // of flow 0, counted from PORT_MIN
+	__u64 interval;	  // between frames in 2^-16 ns; 0 sends at once
+	__u64 backlog;	  // frames that may be late; more are skipped
 } config;
 
+// Read by src/port/xdp/live.rs. One program run at a time, so plain counters do.
+struct {
+	__u64 sent;
+	__u64 skipped;
+	__u64 first; // CLOCK_MONOTONIC ns of the first and the last frame
+	__u64 last;
+	__u64 due; // of the next frame, in 2^-16 ns after the first
+} state;
+
+#define FRACTION_BITS 16
 #define PORT_MIN 1024
 #define PORTS (65536 - PORT_MIN)
 #define SEQUENCE_BITS 40
 #define TIME_MASK ((1ULL << 48) - 1)
-
-// Frames so far. One program run at a time, so a plain counter does.
-__u64 sent;
 
 // UDP header and probe (src/traffic/probe.rs).
 struct segment {
@@ -37,6 +46,25 @@ static __always_inline __u64 words(__u64 value)
 	return (value >> 48) + (value >> 32 & 0xffff) + (value >> 16 & 0xffff) + (value & 0xffff);
 }
 
+// Whether a frame may go at `now`, which then counts as gone.
+static __always_inline int due(__u64 now)
+{
+	__u64 interval = config.interval;
+	if (!interval)
+		return 1;
+	__u64 elapsed = now - state.first << FRACTION_BITS;
+	if (elapsed < state.due)
+		return 0;
+	__u64 late = elapsed - state.due;
+	if (late > config.backlog * interval) {
+		__u64 skipped = late / interval - config.backlog;
+		state.skipped += skipped;
+		state.due += skipped * interval;
+	}
+	state.due += interval;
+	return 1;
+}
+
 SEC("xdp")
 int weft_live(struct xdp_md *ctx)
 {
@@ -45,10 +73,17 @@ int weft_live(struct xdp_md *ctx)
 	if ((void *)(segment + 1) > end)
 		return XDP_ABORTED;
 
-	__u64 n = sent++, flows = config.flows;
-	__u64 flow_and_sequence = n % flows << SEQUENCE_BITS | n / flows;
-	__u64 time = bpf_ktime_get_ns() & TIME_MASK;
-	__u16 port = PORT_MIN + (config.first_port + n % flows) % PORTS;
+	__u64 now = bpf_ktime_get_ns();
+	if (!state.first)
+		state.first = now;
+	if (!due(now))
+		return XDP_DROP;
+	state.last = now;
+
+	__u64 n = state.sent++, flow = n % config.flows;
+	__u64 flow_and_sequence = flow << SEQUENCE_BITS | n / config.flows;
+	__u64 time = now & TIME_MASK;
+	__u16 port = PORT_MIN + (config.first_port + flow) % PORTS;
 
 	// Pages are used again with what an earlier run wrote: nothing here reads the frame.
 	__u64 sum = config.base + port + words(flow_and_sequence) + words(time);

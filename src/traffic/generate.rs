@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::frame::{Burst, Pool};
 use crate::id::XdpMode;
 use crate::port::Port;
-use crate::port::xdp::LiveFrames;
+use crate::port::xdp::{LiveFrames, LivePace};
 use crate::runtime::now;
-use crate::time::{Instant, MICROS, MILLIS, SECONDS};
+use crate::time::{Instant, MICROS, SECONDS};
 use crate::wire::MacAddr;
 use crate::wire::ethernet::{HEADER_LEN, TAG_LEN, WIRE_OVERHEAD};
 
@@ -36,8 +36,6 @@ const NEAR: u64 = 25 * MICROS;
 /// How often the end of a run is told, and how far apart.
 const ENDS: u32 = 3;
 const END_GAP: Duration = Duration::from_millis(20);
-/// Frames of the first live run, which finds out how fast they go.
-const LIVE_TRIAL: u32 = 1 << 16;
 
 /// What to send, and how fast.
 #[derive(Clone, Debug)]
@@ -76,7 +74,7 @@ pub struct GenOptions {
     pub run: Option<u16>,
     /// Picks source ports and payload.
     pub seed: u64,
-    /// Whether the kernel makes the frames ([`LiveFrames`]): a flood, no pace.
+    /// Whether the kernel makes the frames ([`LiveFrames`]): no groups, and a count only of a flood.
     pub live: bool,
 }
 
@@ -214,7 +212,8 @@ pub fn generate(options: &GenOptions, stop: &AtomicBool) -> Result<GenReport, Tr
     let template = Template::new(&spec)?;
     let mut generator = Generator::new(template.clone(), options.flows);
     let sent = if options.live {
-        let mut live = LiveFrames::load(&device, template.bytes(), template.live_layout(options.flows))?;
+        let pace = LivePace { rate: options.load.frame_rate(options.size), backlog: BACKLOG };
+        let mut live = LiveFrames::load(&device, template.bytes(), template.live_layout(options.flows), pace)?;
         send_live(options, &mut live, stop)?
     } else {
         send(options, &mut endpoint, &station, &mut generator, stop)?
@@ -222,8 +221,8 @@ pub fn generate(options: &GenOptions, stop: &AtomicBool) -> Result<GenReport, Tr
     tell_end(&mut endpoint, &generator, sent.frames)?;
 
     let ns = sent.first.map_or(0, |first| sent.last.since(first));
-    // n frames span n - 1 intervals; a live run is timed from its start to its end.
-    let intervals = if options.live { sent.frames } else { sent.frames.saturating_sub(1) };
+    // n frames span n - 1 intervals.
+    let intervals = sent.frames.saturating_sub(1);
     let pps = if ns == 0 { 0.0 } else { intervals as f64 * SECONDS as f64 / ns as f64 };
     Ok(GenReport {
         interface: options.interface.clone(),
@@ -256,8 +255,11 @@ fn check(options: &GenOptions) -> Result<(), TrafficError> {
     if options.live && options.flows > PORTS {
         return refuse(format!("{} live flows: use at most {PORTS}", options.flows));
     }
-    if options.live && options.load != Load::Flood {
-        return refuse("live frames know no pace: leave out --pps and --rate, or --live".into());
+    if options.live && options.group > 1 {
+        return refuse("live frames are not made in bursts: leave out --burst, or --live".into());
+    }
+    if options.live && options.count.is_some() && options.load.frame_rate(options.size).is_some() {
+        return refuse("paced live frames are not counted: give --duration in place of --count".into());
     }
     Ok(())
 }
@@ -325,36 +327,24 @@ fn send(
     Ok(sent)
 }
 
-/// Lets the kernel make the frames, in runs that get the time right by the speed seen so far.
+/// Lets the kernel make the frames.
 fn send_live(options: &GenOptions, live: &mut LiveFrames, stop: &AtomicBool) -> Result<Sent, TrafficError> {
     let failed = |e| TrafficError::system("BPF_PROG_TEST_RUN with live frames (kernel 5.18 or later)", e);
+    let end = now() + options.duration.as_nanos().min(u128::from(u64::MAX)) as u64;
     let limit = options.count.unwrap_or(u64::MAX);
-    let start = now();
-    let end = start + options.duration.as_nanos().min(u128::from(u64::MAX)) as u64;
-    let mut made = 0;
-    // Frames per second; each run tells better, because its fixed cost weighs less.
-    let mut speed = 0u64;
-    let mut at = start;
-    while at < end && made < limit && !stop.load(Ordering::Relaxed) {
-        let fits = match speed {
-            0 => u64::from(LIVE_TRIAL),
-            // A second at most, so that an error in the speed costs little.
-            speed => (u128::from(speed) * u128::from(end.since(at).min(SECONDS)) / u128::from(SECONDS)) as u64,
-        };
-        if fits == 0 {
-            break;
+    loop {
+        let state = live.state().map_err(failed)?;
+        let (left, time) = (limit - state.sent.min(limit), end.since(now()));
+        if left == 0 || time == 0 || stop.load(Ordering::Relaxed) {
+            return Ok(Sent {
+                frames: state.sent,
+                first: (state.sent > 0).then_some(state.first),
+                last: state.last,
+                skipped: state.skipped,
+            });
         }
-        live.send(fits.min(limit - made).min(u64::from(u32::MAX)) as u32).map_err(failed)?;
-        let (before, began) = (made, at);
-        made = live.sent().map_err(failed)?;
-        at = now();
-        if end.since(at) < 30 * MILLIS {
-            // Less than the fixed cost of a run.
-            break;
-        }
-        speed = speed.max(((made - before) as f64 * SECONDS as f64 / at.since(began).max(1) as f64) as u64);
+        live.send(Duration::from_nanos(time), left).map_err(failed)?;
     }
-    Ok(Sent { frames: made, first: Some(start), last: at, skipped: 0 })
 }
 
 /// Tells the sink that the run is over. Several times, because a queue may be full just now.

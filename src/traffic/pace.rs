@@ -13,6 +13,18 @@ pub enum Load {
     Bits(BitRate),
 }
 
+impl Load {
+    /// Frames of `size` bytes without FCS per second, as a fraction; `None` for a flood, which a rate
+    /// of 0 is too.
+    pub fn frame_rate(self, size: usize) -> Option<(u64, u64)> {
+        match self {
+            Load::Frames(0) | Load::Bits(BitRate(0)) | Load::Flood => None,
+            Load::Frames(n) => Some((n, 1)),
+            Load::Bits(BitRate(bits)) => Some((bits, 8 * (size + WIRE_OVERHEAD) as u64)),
+        }
+    }
+}
+
 /// Says when frames are due: frame `n` at `start + n / rate`, computed anew for each from whole
 /// numbers, so that no rounding adds up.
 ///
@@ -34,13 +46,9 @@ pub struct TokenClock {
 impl TokenClock {
     /// A clock that starts at `start`, for frames of `size` bytes without FCS.
     ///
-    /// A rate of 0 is [`Load::Flood`]. `group` is at least 1, and so is `backlog`.
+    /// `group` is at least 1, and `backlog` at least `group`.
     pub fn new(start: Instant, load: Load, size: usize, group: u64, backlog: u64) -> TokenClock {
-        let rate = match load {
-            Load::Frames(0) | Load::Bits(BitRate(0)) | Load::Flood => None,
-            Load::Frames(n) => Some((n, 1)),
-            Load::Bits(BitRate(bits)) => Some((bits, 8 * (size + WIRE_OVERHEAD) as u64)),
-        };
+        let rate = load.frame_rate(size);
         let group = group.max(1);
         TokenClock { start, rate, group, backlog: backlog.max(group), taken: 0, skipped: 0 }
     }

@@ -190,7 +190,7 @@ impl Template {
         Probe { run: self.run, flow: 0, sequence: 0, time: 0 }.write(&mut probe);
         let fixed = self.udp_base + u64::from(self.first_address);
         let base = checksum::fold(checksum::sum(&probe, fixed));
-        LiveLayout { udp: self.udp as u32, base, flows, first_port: self.first_port }
+        LiveLayout { udp: self.udp, base, flows, first_port: self.first_port }
     }
 }
 

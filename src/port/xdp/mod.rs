@@ -28,7 +28,7 @@ mod socket;
 
 pub use crate::id::XdpMode;
 pub use device::Device;
-pub use live::{LiveFrames, LiveLayout};
+pub use live::{LiveFrames, LiveLayout, LivePace, LiveState};
 pub use memory::{CHUNK_HEADROOM, Memory};
 pub use redirect::KernelRedirect;
 pub use socket::{XdpOptions, XdpPort};
