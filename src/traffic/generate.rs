@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::frame::{Burst, Pool};
 use crate::id::XdpMode;
 use crate::port::Port;
-use crate::port::xdp::{LiveFrames, LivePace};
+use crate::port::xdp::{Device, LiveFrames, LivePace};
 use crate::runtime::now;
 use crate::time::{Instant, MICROS, SECONDS};
 use crate::wire::MacAddr;
@@ -182,8 +182,7 @@ pub fn generate(options: &GenOptions, stop: &AtomicBool) -> Result<GenReport, Tr
         Some(src) => src,
         None => source_address(&options.interface, options.dst_ip)?,
     };
-    let mut endpoint = Endpoint::open(&options.interface, options.mode, CHUNKS, FILL)?;
-    let device = endpoint.port.device().clone();
+    let device = Device::query(&options.interface)?;
     let packet = options.size.saturating_sub(HEADER_LEN + options.vlans.len() * TAG_LEN);
     if packet > device.mtu as usize {
         return Err(TrafficError::Impossible(format!(
@@ -203,8 +202,9 @@ pub fn generate(options: &GenOptions, stop: &AtomicBool) -> Result<GenReport, Tr
         run: options.run.unwrap_or_else(|| run_number(now())),
         seed: options.seed,
     };
-    // What is impossible is said before anybody is asked.
+    // What is impossible is said before anything is changed.
     Template::new(&spec)?;
+    let mut endpoint = Endpoint::open(&options.interface, options.mode, CHUNKS, FILL)?;
     if options.dst_mac.is_none() {
         let next_hop = options.gateway.unwrap_or(options.dst_ip);
         spec.dst_mac = endpoint.resolve(&station, next_hop, &tag_bytes(&options.vlans))?;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use libbpf_rs::{MapCore, MapFlags, Object, ProgramInput};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ProgramInput};
 use nix::sys::signal::{SigEvent, SigevNotify, Signal};
 use nix::sys::time::TimeSpec;
 use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
@@ -126,10 +126,8 @@ impl LiveFrames {
         };
         match program.test_run(input) {
             Ok(_) => Ok(()),
-            Err(e) => match libbpf_error(&e) {
-                cause if cause.kind() == io::ErrorKind::Interrupted => Ok(()),
-                cause => Err(cause),
-            },
+            Err(e) if e.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(e) => Err(libbpf_error(&e)),
         }
     }
 
