@@ -149,6 +149,7 @@ fn text(report: &Report, titled: bool) -> String {
                     p.mode.to_string(),
                     p.rate.to_string(),
                     p.rx.to_string(),
+                    p.missed().to_string(),
                     p.tx.to_string(),
                     p.generated.to_string(),
                     p.consumed.to_string(),
@@ -157,8 +158,10 @@ fn text(report: &Report, titled: bool) -> String {
                     reasons(&drops),
                 ]
             };
-            let header =
-                ["port", "kind", "state", "mode", "rate", "rx", "tx", "gen", "consumed", "queued", "drops", "why"];
+            let header = [
+                "port", "kind", "state", "mode", "rate", "rx", "missed", "tx", "gen", "consumed", "queued", "drops",
+                "why",
+            ];
             let books = if total.balanced { "=" } else { "≠" };
             format!(
                 "{}\nrx {} + generated {} {books} tx {} + consumed {} + drops {} + queued {}",

@@ -51,6 +51,8 @@ pub struct FabricConfig {
     pub seed: u64,
 }
 
+/// Tags that a frame may carry beyond the MTU on its way in: what a receiver of QinQ allows.
+const MAX_TAGS: usize = 2;
 /// Frames flooded a second for each host port, and at once.
 const STORM_RATE: u32 = 20_000;
 const STORM_BURST: u32 = 2_000;
@@ -189,18 +191,19 @@ impl<S: SchemeIngress> FabricIngress<S> {
     #[inline]
     fn bridged(&mut self, cx: &Context<'_>, frame: &Frame, meta: &Meta, destination: MacAddr) -> Verdict {
         let from = meta.ingress_port;
-        let payload = frame.len() - meta.headers.l3 as usize;
+        let len = frame.len() - meta.headers.l3 as usize;
+        let fits = |port: PortId| len <= usize::from(room(self.ports[port.index()].mtu, meta));
         if !destination.is_multicast()
             && let Some(to) = self.bridge.lookup(cx.now, destination)
         {
             return match to == from {
                 true => Verdict::Drop(DropReason::NoBridgePort),
-                false if payload > self.ports[to.index()].mtu as usize => Verdict::Drop(DropReason::TooBig),
+                false if !fits(to) => Verdict::Drop(DropReason::TooBig),
                 false => Verdict::Forward(to, Queue::Data),
             };
         }
         let to = self.bridge.flood_ports(from);
-        let fits = to.iter().filter(|p| payload <= self.ports[p.index()].mtu as usize).collect::<PortMask>();
+        let fits = to.iter().filter(|p| fits(*p)).collect::<PortMask>();
         match () {
             () if to.is_empty() => Verdict::Drop(DropReason::NoBridgePort),
             () if fits.is_empty() => Verdict::Drop(DropReason::TooBig),
@@ -315,6 +318,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
     /// Whether the packet fits `mtu`; if not, its sender is told. weft does not fragment.
     #[inline]
     fn fits(&mut self, cx: &mut Context<'_>, frame: &Frame, meta: &Meta, mtu: u16) -> bool {
+        let mtu = room(mtu, meta);
         let fits = meta.headers.end - meta.headers.l3 <= mtu;
         if !fits {
             self.icmp_error(cx, frame, meta, IcmpError::TooBig { mtu });
@@ -487,6 +491,14 @@ fn answer(cx: &mut Context<'_>, meta: &Meta, write: impl FnOnce(&mut Frame) -> b
     }
 }
 
+/// What an MTU leaves for a packet behind the frame's tags. A link carries its MTU with one tag; each
+/// further one takes its 4 bytes from the packet (the kernel drops a frame over MTU + 18 unseen).
+#[inline]
+fn room(mtu: u16, meta: &Meta) -> u16 {
+    let further = meta.headers.tags().saturating_sub(1) * ethernet::TAG_LEN;
+    mtu.saturating_sub(further as u16)
+}
+
 #[inline]
 fn destination(frame: &Frame, meta: &Meta) -> IpAddr {
     let l3 = meta.headers.l3 as usize;
@@ -536,8 +548,12 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
         if meta.recirculations > 0 {
             return self.route(cx, frame, meta);
         }
+        let port = self.ports[meta.ingress_port.index()];
+        if frame.len() > usize::from(port.mtu) + ethernet::HEADER_LEN + MAX_TAGS * ethernet::TAG_LEN {
+            return Verdict::Drop(DropReason::Giant);
+        }
         self.scheme.arrived(cx.now, frame, meta);
-        match self.kind(meta.ingress_port) {
+        match port.kind {
             PortKind::Host => self.host_frame(cx, frame, meta),
             PortKind::Up | PortKind::Down => self.fabric_frame(cx, frame, meta),
         }
@@ -549,20 +565,21 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
     }
 
     fn tick(&mut self, cx: &mut Context<'_>) {
-        while let Some(due) = self.neighbours.poll(cx.now) {
-            match due {
-                Due::Request(address) => {
-                    if let Some((frame, meta)) = self.neighbours.first_parked(address) {
-                        self.solicit(cx, frame, meta, address, None);
-                    }
-                }
-                Due::Failed(parked) => {
-                    for (frame, meta) in parked {
-                        self.icmp_error(cx, &frame, &meta, IcmpError::HostUnreachable);
-                        cx.outbox.release(frame, meta, Action::Drop(DropReason::NeighbourUnresolved));
-                    }
+        // One a call: the requests of one address to all ports, or the errors about all that waited
+        // for one, fit the outbox; those of many addresses do not.
+        match self.neighbours.poll(cx.now) {
+            Some(Due::Request(address)) => {
+                if let Some((frame, meta)) = self.neighbours.first_parked(address) {
+                    self.solicit(cx, frame, meta, address, None);
                 }
             }
+            Some(Due::Failed(parked)) => {
+                for (frame, meta) in parked {
+                    self.icmp_error(cx, &frame, &meta, IcmpError::HostUnreachable);
+                    cx.outbox.release(frame, meta, Action::Drop(DropReason::NeighbourUnresolved));
+                }
+            }
+            None => {}
         }
         self.scheme.tick(cx);
     }

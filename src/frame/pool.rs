@@ -277,10 +277,10 @@ impl Pool {
     }
 
     /// Gives a frame back.
-    #[inline]
     ///
     /// # Panics
     /// If the frame is of another pool.
+    #[inline]
     pub fn free(&mut self, frame: Frame) {
         let offset = (frame.data.as_ptr() as usize).wrapping_sub(self.base.as_ptr() as usize);
         assert!(offset == frame.index as usize * self.stride, "frame {} is of another pool", frame.index);
@@ -343,5 +343,121 @@ impl Drop for Pool {
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pool({} free of {}, {} B each)", self.free_count(), self.chunks, self.capacity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What happens to chunks; the number chooses among those that it can happen to.
+    #[derive(Clone, Debug)]
+    enum Op {
+        Alloc,
+        AllocWith(Vec<u8>),
+        AllocIndex,
+        IntoIndex(usize),
+        Adopt(usize, usize),
+        Free(usize),
+        FreeIndex(usize),
+    }
+
+    const CHUNKS: usize = 6;
+    const SIZE: usize = 16;
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            2 => Just(Op::Alloc),
+            3 => vec(any::<u8>(), 0..SIZE + 3).prop_map(Op::AllocWith),
+            2 => Just(Op::AllocIndex),
+            2 => any::<usize>().prop_map(Op::IntoIndex),
+            2 => (any::<usize>(), 0..=SIZE).prop_map(|(n, len)| Op::Adopt(n, len)),
+            4 => any::<usize>().prop_map(Op::Free),
+            1 => any::<usize>().prop_map(Op::FreeIndex),
+        ]
+    }
+
+    fn take<T>(from: &mut Vec<T>, n: usize) -> Option<T> {
+        (!from.is_empty()).then(|| from.swap_remove(n % from.len()))
+    }
+
+    proptest! {
+        #[test]
+        fn every_chunk_is_free_or_owned_once_and_keeps_its_owners_bytes(ops in vec(op(), 0..200)) {
+            let mut pool = Pool::heap(CHUNKS, SIZE);
+            // Frames with the bytes they must hold; chunks without a frame, as a port lends them.
+            let mut frames: Vec<(Frame, Vec<u8>)> = vec![];
+            let mut lent: Vec<(u32, Vec<u8>)> = vec![];
+            for op in ops {
+                let free = CHUNKS - frames.len() - lent.len();
+                match op {
+                    Op::Alloc => {
+                        let frame = pool.alloc();
+                        prop_assert_eq!(frame.is_some(), free > 0);
+                        frames.extend(frame.map(|f| (f, vec![])));
+                    }
+                    Op::AllocWith(bytes) => {
+                        let frame = pool.alloc_with(&bytes);
+                        prop_assert_eq!(frame.is_some(), free > 0 && bytes.len() <= SIZE);
+                        frames.extend(frame.map(|f| (f, bytes)));
+                    }
+                    Op::AllocIndex => {
+                        let index = pool.alloc_index();
+                        prop_assert_eq!(index.is_some(), free > 0);
+                        lent.extend(index.map(|i| (i, vec![])));
+                    }
+                    Op::IntoIndex(n) => {
+                        lent.extend(take(&mut frames, n).map(|(frame, bytes)| (frame.into_index(), bytes)));
+                    }
+                    Op::Adopt(n, len) => {
+                        if let Some((index, mut bytes)) = take(&mut lent, n) {
+                            // SAFETY: the chunk left by `into_index` or `alloc_index` and is no more in `lent`.
+                            let frame = unsafe { pool.adopt(index, len) };
+                            prop_assert_eq!((frame.index(), frame.len()), (index, len));
+                            let kept = bytes.len().min(len);
+                            prop_assert_eq!(&frame[..kept], &bytes[..kept]);
+                            bytes = frame.to_vec();
+                            frames.push((frame, bytes));
+                        }
+                    }
+                    Op::Free(n) => take(&mut frames, n).into_iter().for_each(|(frame, _)| pool.free(frame)),
+                    Op::FreeIndex(n) => {
+                        if let Some((index, _)) = take(&mut lent, n) {
+                            // SAFETY: as for `adopt`.
+                            unsafe { pool.free_index(index) };
+                        }
+                    }
+                }
+                prop_assert_eq!(pool.out_count(), frames.len() + lent.len());
+                prop_assert_eq!(pool.free_count() + pool.out_count(), pool.chunks());
+                let mut owned: Vec<u32> = frames.iter().map(|(f, _)| f.index()).chain(lent.iter().map(|l| l.0)).collect();
+                owned.sort_unstable();
+                owned.dedup();
+                prop_assert_eq!(owned.len(), pool.out_count(), "a chunk has two owners");
+                for (frame, bytes) in &frames {
+                    prop_assert_eq!(&frame[..], &bytes[..]);
+                }
+            }
+            frames.into_iter().for_each(|(frame, _)| pool.free(frame));
+            // SAFETY: as for `adopt`.
+            lent.into_iter().for_each(|(index, _)| unsafe { pool.free_index(index) });
+            prop_assert_eq!(pool.free_count(), CHUNKS);
+        }
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "freed twice")]
+    fn a_debug_build_refuses_to_free_a_chunk_twice() {
+        let mut pool = Pool::heap(2, SIZE);
+        let index = pool.alloc().expect("a free chunk").into_index();
+        // SAFETY: the first call is right; the second breaks the contract and must panic before it does harm.
+        unsafe {
+            pool.free_index(index);
+            pool.free_index(index);
+        }
     }
 }

@@ -3,8 +3,9 @@ use crate::wire::{Headers, L3};
 /// Seeded 64-bit hash of a packet's flow, by multiplying and folding 128-bit products.
 ///
 /// Hashed are source and destination address, protocol, and source and destination port where the
-/// protocol has them. Fragments (first ones too) are hashed without ports, so that all fragments of
-/// a datagram take one path. Not hashed: VLAN tags, IPv6 flow label, DSCP. Different seeds give
+/// protocol has them. Fragments (first ones too) are hashed by their addresses alone, so that all
+/// fragments of a datagram take one path: only the first has ports, and in IPv6 it may also be the
+/// only one that shows the transport protocol ([`Headers::proto`]). Not hashed: VLAN tags, IPv6 flow label, DSCP. Different seeds give
 /// independent hashes, so tiers with their own seeds do not polarise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowHash {
@@ -39,7 +40,8 @@ impl FlowHash {
     #[inline]
     pub fn packet(&self, frame: &[u8], headers: &Headers) -> u64 {
         let l3 = headers.l3 as usize;
-        let last = u64::from(headers.ports(frame).unwrap_or(0)) << 8 | u64::from(headers.proto);
+        let transport = u64::from(headers.ports(frame).unwrap_or(0)) << 8 | u64::from(headers.proto);
+        let last = if headers.is_fragment() { 0 } else { transport };
         let addresses = match (headers.kind, headers.fault) {
             (L3::Ipv4, None) => be64(frame, l3 + 12),
             (L3::Ipv6, None) => {

@@ -31,7 +31,8 @@ pub trait Ingress {
     /// [`Outbox::release`].
     fn hold(&mut self, now: Instant, frame: Frame, meta: Meta);
 
-    /// Time has passed a deadline.
+    /// Time has passed a deadline. The outbox is drained after each call, so a program that sends
+    /// much does one thing that is due a call; it is called again while its deadline is past.
     fn tick(&mut self, cx: &mut Context<'_>) {
         let _ = cx;
     }

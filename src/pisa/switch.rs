@@ -13,6 +13,8 @@ use super::{EgressVerdict, Meta, Queue, Verdict};
 
 /// Passes through ingress after the first that a frame may make.
 const MAX_RECIRCULATIONS: u8 = 4;
+/// Times that one [`Switch::tick`] asks the program what is due.
+const MAX_TICKS: usize = 64;
 /// Frames that wait for the control plane to take them.
 const PUNT_CAPACITY: usize = 256;
 
@@ -217,10 +219,17 @@ impl<P: Program> Switch<P> {
         counters.tx_bytes += bytes;
     }
 
-    /// Lets the program act on time that has passed.
+    /// Lets the program act on time that has passed, until nothing is due or (so that what has piled
+    /// up does not hold up the ports) 64 things were done. Then [`Switch::tick_deadline`] is still
+    /// past, and the rest is for the next call.
     pub fn tick(&mut self, now: Instant, pool: &mut Pool) {
-        self.ingress.tick(&mut Context { now, pool, outbox: &mut self.outbox });
-        self.drain_outbox(now, pool);
+        for _ in 0..MAX_TICKS {
+            self.ingress.tick(&mut Context { now, pool, outbox: &mut self.outbox });
+            self.drain_outbox(now, pool);
+            if self.ingress.next_deadline().is_none_or(|due| due > now) {
+                break;
+            }
+        }
     }
 
     /// When to call [`Switch::tick`] or [`Switch::transmit`] although no frame has come; a time in

@@ -4,6 +4,7 @@
 //! fails all are closed again. SIGINT and SIGTERM stop it; queues get a moment to empty, and the
 //! books are checked.
 
+mod answer;
 mod clock;
 mod control;
 mod netns;
@@ -20,7 +21,7 @@ use std::thread;
 use crossbeam::channel::{Sender, bounded, unbounded};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tracing::{info, warn};
+use tracing::{debug, info};
 
 use crate::config::{PollMode, SwitchConfig};
 use crate::port::xdp::XdpError;
@@ -271,7 +272,7 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
                 running -= 1;
                 stopping = true;
                 if let Err(e) = result {
-                    warn!(worker = id, error = %e, "worker ended");
+                    debug!(worker = id, error = %e, "worker ended"); // told by the caller
                     if outcome.is_ok() {
                         outcome = Err(e);
                     }

@@ -51,9 +51,11 @@ struct Build<'a> {
     fabric: Fabric,
 }
 
-/// Frames of a switch for each of its ports: half of them to receive into, half for the queues. A fat
-/// tree of k = 4 then takes 160 MiB.
-const FRAMES_PER_PORT: u32 = 1024;
+/// Frames of a switch for each of its host ports: two thirds to receive into, for a host's TCP sends a
+/// whole window at once, and one for the queue.
+const FRAMES_HOST: u32 = 3072;
+/// The same for a port to another switch. A fat tree of k = 4 then takes 240 MiB.
+const FRAMES_FABRIC: u32 = 1024;
 
 impl Build<'_> {
     fn spines(&mut self, leaves: &[Node], spines: usize) {
@@ -188,7 +190,8 @@ impl Build<'_> {
         let id = PortId(u8::try_from(ports.len()).expect("the plan was checked"));
         let mode = XdpMode::default();
         ports.push(PortConfig { interface: peer.into(), kind, rate, mtu: Some(mtu), mode, peer_mac });
-        let frames = FRAMES_PER_PORT * ports.len() as u32;
+        let of = |p: &PortConfig| if p.kind == PortKind::Host { FRAMES_HOST } else { FRAMES_FABRIC };
+        let frames: u32 = ports.iter().map(of).sum();
         self.config(node).runtime.frames = frames.max(*FRAMES.start());
         id
     }

@@ -1,0 +1,172 @@
+//! Queues, pacing and the state of ports, as frames see them.
+
+use weft::counters::DropReason;
+use weft::id::PortId;
+use weft::pisa::tm::QueueLimits;
+use weft::pisa::{PortLimits, Queue};
+use weft::time::{MILLIS, SECONDS};
+use weft::units::BitRate;
+use weft::wire::MacAddr;
+
+use crate::packets::{arp, mend_ipv4, udp};
+use crate::rig::{FAR, GATEWAY4, H0, H1, Rig, UPLINKS, tor_config};
+
+/// 1,000 bits a microsecond: 125 bytes.
+const GIGABIT: BitRate = BitRate(1_000_000_000);
+
+fn slow(rate: BitRate) -> Rig {
+    let mut rig = Rig::new(tor_config(), PortLimits { rate, ..PortLimits::default() }, 4096);
+    rig.meet_hosts();
+    rig.wait(SECONDS);
+    rig.sent();
+    rig
+}
+
+/// A frame of `length` bytes from the fabric down to `H1`.
+fn down(length: usize) -> Vec<u8> {
+    udp(FAR.by_fabric(3, H1.v4.into()), 60, (1, 2), &vec![1; length - 42])
+}
+
+fn arrive(rig: &mut Rig, frames: usize, length: usize) {
+    for _ in 0..frames {
+        rig.arrive(3, &down(length));
+    }
+}
+
+#[test]
+fn frames_leave_at_the_ports_rate_to_the_nanosecond() {
+    let mut rig = slow(GIGABIT);
+    // 226 bytes and 24 of FCS, preamble and gap: 2 us each.
+    arrive(&mut rig, 10, 226);
+    let mut left = 0;
+    for step in 0..200 {
+        rig.pass();
+        left += rig.sent().len();
+        assert_eq!(left, (step / 20 + 1).min(10), "after {step}00 ns");
+        rig.now = rig.now + 100;
+    }
+}
+
+#[test]
+fn a_late_worker_sends_what_was_due_and_the_rate_holds() {
+    let mut rig = slow(GIGABIT);
+    arrive(&mut rig, 100, 226);
+    rig.pass();
+    rig.now = rig.now + 99_000;
+    rig.pass();
+    assert_eq!(rig.sent().len(), 50, "one at once and 49 in 99 us");
+    rig.wait(MILLIS);
+    assert_eq!(rig.sent().len(), 50);
+}
+
+#[test]
+fn control_goes_ahead_of_the_data_that_waits() {
+    let mut rig = slow(GIGABIT);
+    arrive(&mut rig, 5, 1000);
+    rig.pass();
+    assert_eq!(rig.sent().len(), 1);
+    rig.arrive(1, &arp(false, (H1.mac, H1.v4), (MacAddr([0; 6]), GATEWAY4), MacAddr::BROADCAST, &[]));
+    rig.wait(100_000);
+    let lengths: Vec<usize> = rig.sent().iter().map(|(_, frame)| frame.len()).collect();
+    assert_eq!(lengths, [60, 1000, 1000, 1000, 1000]);
+}
+
+#[test]
+fn a_full_queue_drops_its_tail_and_counts_why() {
+    let data = QueueLimits { packets: 10, bytes: 5_000 };
+    let mut rig = Rig::new(tor_config(), PortLimits { rate: GIGABIT, data, ..PortLimits::default() }, 4096);
+    rig.meet_hosts();
+    rig.wait(SECONDS);
+    rig.sent();
+    arrive(&mut rig, 13, 100);
+    rig.pass();
+    // Nothing leaves before all of a burst is queued.
+    assert_eq!(rig.dropped(DropReason::QueuePackets), 3);
+    rig.wait(MILLIS);
+    arrive(&mut rig, 6, 1000);
+    rig.pass();
+    assert_eq!(rig.dropped(DropReason::QueueBytes), 1);
+    let depth = rig.switch.queues().depth(PortId(1), Queue::Data);
+    assert_eq!((depth.peak_packets, depth.peak_bytes, depth.dropped), (10, 5_000, 4));
+    let counters = rig.switch.counters(PortId(1));
+    assert_eq!(counters.egress_drops.total(), 4, "at the port that was full");
+    assert_eq!(rig.switch.counters(PortId(3)).ingress_drops.total(), 0);
+}
+
+#[test]
+fn an_ecn_capable_packet_that_joins_a_long_queue_is_marked_and_its_checksum_mended() {
+    let limits = PortLimits { rate: GIGABIT, ecn_mark_bytes: 2_500, ..PortLimits::default() };
+    let mut rig = Rig::new(tor_config(), limits, 256);
+    rig.meet_hosts();
+    rig.wait(SECONDS);
+    rig.sent();
+    let mut capable = down(1000);
+    capable[15] |= 2;
+    mend_ipv4(&mut capable, 14);
+    for frame in [&capable, &down(1000), &capable, &capable, &down(1000), &capable] {
+        rig.arrive(3, frame);
+    }
+    rig.wait(MILLIS);
+    let sent = rig.sent();
+    // Marked when more than 2,500 bytes wait ahead: from the fourth on, if it is ECN-capable.
+    assert_eq!(sent.iter().map(|(_, f)| f[15] & 3).collect::<Vec<_>>(), [2, 0, 2, 3, 0, 3]);
+    for (_, frame) in sent {
+        let mut mended = frame.clone();
+        mend_ipv4(&mut mended, 14);
+        assert_eq!(frame, mended);
+    }
+    assert_eq!(rig.switch.queues().ecn_marked(PortId(1)), 2);
+}
+
+#[test]
+fn a_port_that_goes_down_drops_its_queue_and_takes_no_more() {
+    let mut rig = slow(GIGABIT);
+    arrive(&mut rig, 5, 1000);
+    rig.pass();
+    rig.set_up(1, false);
+    assert_eq!(rig.dropped(DropReason::PortDown), 4);
+    assert_eq!(rig.sent().len(), 1);
+    // Who was behind it has to be found again; meanwhile packets wait, and nothing goes to it.
+    rig.arrive(3, &down(1000));
+    rig.wait(100_000);
+    assert!(rig.sent().iter().all(|(port, _)| *port != 1));
+    assert_eq!(rig.refuse(0, &udp(H0.to_station(&H1, false), 64, (1, 2), b"x")).0.len(), 1, "flooded to port 2");
+    rig.set_up(1, true);
+    rig.arrive(1, &arp(true, (H1.mac, H1.v4), (MacAddr([0; 6]), GATEWAY4), crate::rig::SWITCH, &[]));
+    rig.wait(100_000);
+    assert_eq!(rig.sent().iter().filter(|(port, _)| *port == 1).count(), 1, "the one that waited");
+}
+
+#[test]
+fn a_port_that_is_down_is_not_sent_to_even_if_a_packet_was_made_for_it() {
+    let mut rig = Rig::tor();
+    rig.set_up(0, false);
+    // An ARP request that was still in the ring when the port went down: the answer has nowhere to go.
+    let request = arp(false, (H0.mac, H0.v4), (MacAddr([0; 6]), GATEWAY4), MacAddr::BROADCAST, &[]);
+    assert_eq!(rig.refuse(0, &request), (vec![], vec![DropReason::PortDown]));
+}
+
+#[test]
+fn what_is_queued_is_dropped_and_counted_when_the_switch_is_drained() {
+    let mut rig = slow(GIGABIT);
+    arrive(&mut rig, 5, 1000);
+    rig.pass();
+    rig.drain();
+    assert_eq!(rig.dropped(DropReason::Shutdown), 4);
+    rig.wait(MILLIS);
+    assert_eq!(rig.sent().len(), 1);
+}
+
+#[test]
+fn the_counters_of_a_port_say_what_passed_it_in_frames_and_bytes() {
+    let mut rig = Rig::tor();
+    rig.meet_hosts();
+    let before = rig.switch.counters(PortId(1));
+    for length in [60, 61, 1000] {
+        rig.send(3, &down(length));
+    }
+    let (rx, tx) = (rig.switch.counters(PortId(3)), rig.switch.counters(PortId(1)));
+    assert_eq!((rx.rx, rx.rx_bytes, rx.forwarded), (3, 1121, 3));
+    assert_eq!((tx.tx - before.tx, tx.tx_bytes - before.tx_bytes), (3, 1121));
+    assert!(UPLINKS.iter().all(|p| rig.switch.counters(PortId(*p)).tx == 0));
+}
