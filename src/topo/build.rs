@@ -49,7 +49,7 @@ pub(super) fn fabric(plan: &Plan, options: &FabricOptions, exceptions: &[LinkExc
         Upper::Spines(spines) => build.spines(&tors[0], spines),
         Upper::Planes { aggs, uplinks } => build.planes(&tors, aggs, uplinks),
     }
-    build.finish(plan.pods * plan.tors)
+    build.finish()
 }
 
 /// 0 to `n` - 1 as octets.
@@ -129,12 +129,12 @@ impl Build<'_> {
     }
 
     /// Gives the switches their routes and takes out those that no link is left to.
-    fn finish(mut self, tors: usize) -> Built {
+    fn finish(mut self) -> Built {
         for (switch, routes) in self.fabric.switches.iter_mut().zip(self.graph.routes()) {
             switch.config.routes = routes;
         }
         let name = |i: usize| self.fabric.switches[i].name().to_owned();
-        let cut = self.graph.cut(tors).map(|(from, to)| (name(from), name(to)));
+        let cut = self.graph.cut().map(|(from, to)| (name(from), name(to)));
         let problems = self.exceptions.problems(&self.fabric);
         // Ids, MACs, addresses and seeds stay those of the place, so that a fabric with exceptions
         // can be compared with the whole one.
@@ -147,7 +147,8 @@ impl Build<'_> {
         let segment =
             Segment { ipv4: Some(address::segment_v4(pod, tor, 1)), ipv6: Some(address::segment_v6(pod, tor, 1)) };
         self.config(node).segment = Some(segment);
-        self.vertex(node).prefixes = address::rack_prefixes(pod, tor).into();
+        *self.vertex(node) =
+            Vertex { prefixes: address::rack_prefixes(pod, tor).into(), rack: true, ..Vertex::default() };
         node
     }
 

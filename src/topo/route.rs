@@ -6,7 +6,8 @@
 //! longer prefix is added only where a destination's ports differ from what the aggregate says.
 //!
 //! Why nothing loops: a port down leads to a switch below which the destination lies, a port up to
-//! one that reaches it, so a packet climbs at most once and each further step descends.
+//! one that reaches it, so a packet climbs at most once and each further step descends. What has no
+//! way is taken by an aggregate: up and no further, or down to an agg that discards it.
 
 use ipnet::IpNet;
 
@@ -24,6 +25,8 @@ pub(super) struct Graph {
 pub(super) struct Vertex {
     /// What lies at it, in both families: a ToR's rack, or the switch's own addresses.
     pub prefixes: Vec<IpNet>,
+    /// Whether that is a rack.
+    pub rack: bool,
     /// Routes that cover many destinations; no ports discard what no longer prefix takes.
     pub aggregates: Vec<(IpNet, PortMask)>,
     /// Links to the tier above.
@@ -65,11 +68,12 @@ impl Graph {
         ports
     }
 
-    /// Two of the first `tors` switches that no way joins.
-    pub(super) fn cut(&self, tors: usize) -> Option<(usize, usize)> {
-        (0..tors).find_map(|target| {
+    /// Two ToRs that no way joins.
+    pub(super) fn cut(&self) -> Option<(usize, usize)> {
+        let racks = || (0..self.vertices.len()).filter(|i| self.vertices[*i].rack);
+        racks().find_map(|target| {
             let ports = self.towards(target);
-            (0..tors).find(|from| *from != target && ports[*from].is_empty()).map(|from| (from, target))
+            racks().find(|from| *from != target && ports[*from].is_empty()).map(|from| (from, target))
         })
     }
 
@@ -81,6 +85,11 @@ impl Graph {
         for (target, vertex) in self.vertices.iter().enumerate() {
             let ports = self.towards(target);
             for (at, ports) in ports.into_iter().enumerate().filter(|(at, _)| *at != target) {
+                // A switch of another plane is out of reach for most: an aggregate takes packets for
+                // it up, where they end, instead of a discard for each.
+                if ports.is_empty() && !vertex.rack {
+                    continue;
+                }
                 let differs = |prefix: &&IpNet| self.vertices[at].aggregate(prefix) != ports;
                 routes[at].extend(vertex.prefixes.iter().filter(differs).map(|prefix| route(*prefix, ports)));
             }
