@@ -60,7 +60,7 @@ pub(super) struct Uplink {
 
 impl Graph {
     /// For each switch, the ports on the ways to `target`; empty if there is none, and at `target`.
-    pub(super) fn towards(&self, target: usize) -> Vec<PortMask> {
+    fn towards(&self, target: usize) -> Vec<PortMask> {
         let mut ports = vec![PortMask::EMPTY; self.vertices.len()];
         let mut below = vec![target];
         while let Some(lower) = below.pop() {
