@@ -44,7 +44,7 @@ const LAYERS: &[Layer] = &[
     layer("port", 5, 2, &[]),
     layer("runtime", 5, 5, &["port"]),
     Layer { never: &["port::xdp"], ..layer("sim", 5, 5, &["port"]) },
-    layer("traffic", 5, 2, &["port", "runtime::now"]),
+    layer("traffic", 5, 2, &["port", "runtime", "fabric::reply", "config::derived_seed"]),
     layer("agent", 5, 4, &["port", "runtime"]),
     layer("lab", 5, 2, &["topo", "config", "runtime"]),
     layer("cli", 6, 6, &[]),
