@@ -408,7 +408,7 @@ fn an_import_from_above_is_found_wherever_it_hides() {
         ("another scheme, relatively", "scheme::caft", "use super::ecmp::Ecmp;"),
         ("the same layer", "fabric", "use crate::scheme::ecmp;"),
         ("the exception", "sim", "use crate::port::xdp::Socket;"),
-        ("an item beside the one allowed", "traffic", "use crate::runtime::Worker;"),
+        ("an item beside the one allowed", "traffic", "use crate::fabric::Fib;"),
         ("the whole crate", "pisa", "use crate::*;"),
         ("a module nobody knows", "pisa", "use crate::elsewhere::Thing;"),
         ("a bare module", "time", "use crate::id;"),
