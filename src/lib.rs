@@ -24,6 +24,7 @@ pub mod scheme;
 /// Monotonic time in nanoseconds; nothing here reads a clock.
 pub mod time;
 pub mod topo;
+pub mod traffic;
 /// Bit rates and byte sizes with their text forms.
 pub mod units;
 pub mod wire;

@@ -7,6 +7,8 @@ mod lab;
 mod run;
 /// `weft show`
 mod show;
+/// `weft gen`, `weft sink` and `weft bench`
+mod traffic;
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -35,6 +37,13 @@ enum Command {
     Lab(lab::LabCommand),
     /// Live state of a running switch
     Show(show::ShowArgs),
+    /// Send UDP frames with sequence numbers and times, for `weft sink` to measure
+    Gen(traffic::GenArgs),
+    /// Receive and measure what `weft gen` sends: loss, order, copies, rate and delay
+    Sink(traffic::SinkArgs),
+    /// What weft is measured against
+    #[command(subcommand, hide = true)]
+    Bench(traffic::BenchCommand),
     /// The process behind a lab
     #[command(hide = true)]
     LabServe(lab::ServeArgs),
@@ -82,6 +91,9 @@ pub fn main() -> ExitCode {
         Command::Check(args) => run::check(args),
         Command::Lab(command) => lab::lab(command),
         Command::Show(args) => show::show(args),
+        Command::Gen(args) => traffic::generate_frames(args),
+        Command::Sink(args) => traffic::measure(args),
+        Command::Bench(command) => traffic::bench(command),
         Command::LabServe(args) => lab::serve(args),
     };
     match outcome {

@@ -30,7 +30,9 @@ pub use clock::now;
 pub use control::query;
 
 use control::{ControlServer, Target};
-use wait::{Waiter, Waker};
+pub(crate) use wait::Waiter;
+use wait::Waker;
+pub(crate) use worker::{MAX_SLEEP, RETRY, SPIN};
 use worker::{Setup, Worker};
 
 /// Requests that may wait for a worker.

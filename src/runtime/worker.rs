@@ -29,13 +29,13 @@ use super::{RuntimeError, SwitchInstance, netns};
 const BURSTS: usize = 4;
 /// How long an adaptive worker looks on after the last frame before it sleeps: about what a wake-up
 /// costs.
-const SPIN: u64 = 20 * MICROS;
+pub(crate) const SPIN: u64 = 20 * MICROS;
 /// A deadline nearer than this is waited for awake: sleeping would overshoot it.
 const NEAR: u64 = 15 * MICROS;
 /// How soon to look again at a ring that was full, or has frames the kernel did not take.
-const RETRY: u64 = 100 * MICROS;
+pub(crate) const RETRY: u64 = 100 * MICROS;
 /// Longest sleep, so that a lost wake-up could only ever cost this much.
-const MAX_SLEEP: u64 = SECONDS;
+pub(crate) const MAX_SLEEP: u64 = SECONDS;
 /// How long queued frames get to leave at shutdown.
 const DRAIN: u64 = 200 * MILLIS;
 
