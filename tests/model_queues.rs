@@ -31,7 +31,7 @@ impl ExactPacer {
 
     /// The nanosecond in which the next frame's time falls.
     fn next(&self) -> u64 {
-        if self.rate == 0 { 0 } else { (self.next / self.rate) as u64 }
+        self.next.checked_div(self.rate).unwrap_or(0) as u64
     }
 
     fn start(&mut self, now: u64) {

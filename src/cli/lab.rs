@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use crate::config::Selector;
 use crate::lab::{self, DEFAULT_NAME, LabError, LabName, UpOptions};
 use crate::runtime::{self, RuntimeConfig, SwitchInstance};
-use crate::topo::{FabricOptions, Shape};
+use crate::topo::{DEFAULT_SEED, Fabric, FabricOptions, Shape};
 use crate::units::BitRate;
 
 use super::run::Poll;
@@ -25,7 +25,7 @@ pub(super) enum LabCommand {
 }
 
 #[derive(Args, Debug)]
-#[command(group = ArgGroup::new("shape").required(true).args(["leaf_spine", "fat_tree", "clos", "rack"]))]
+#[command(group = ArgGroup::new("shape").required(true).args(["leaf_spine", "fat_tree", "clos", "rack", "file"]))]
 pub(super) struct UpArgs {
     /// Leaves x spines, e.g. 2x2
     #[arg(long, value_name = "LxS", value_parser = Shape::parse_leaf_spine)]
@@ -39,30 +39,67 @@ pub(super) struct UpArgs {
     /// One ToR with N hosts
     #[arg(long, value_name = "N")]
     rack: Option<usize>,
+    /// A fabric described by a TOML file: a shape, and links that are slower or absent
+    /// (docs/topology.md)
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
     /// Name of the lab, for several side by side (a-z, 0-9, -)
     #[arg(long, default_value = DEFAULT_NAME)]
     name: LabName,
-    /// Path selection on every switch
-    #[arg(long, default_value = "ecmp")]
-    selector: Selector,
-    /// Rate of every link, e.g. 100Mbit; 0 = unlimited
-    #[arg(long, default_value = "0")]
-    rate: BitRate,
-    /// Rate of the hosts' links [default: --rate]
-    #[arg(long)]
-    host_rate: Option<BitRate>,
-    /// Hosts at each ToR [default: k/2 in a fat tree, else 2]
-    #[arg(long)]
-    hosts_per_tor: Option<usize>,
-    /// Seed of all switches' hashes
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    options: ShapeOptions,
     /// Threads that run the switches
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
     /// What a worker does when no frame waits
     #[arg(long, value_enum, default_value = "adaptive")]
     poll: Poll,
+}
+
+/// What goes with a shape on the command line, and stands in the file with `--file`. No defaults of
+/// clap's: they would hide what was given.
+#[derive(Args, Debug)]
+struct ShapeOptions {
+    /// Path selection on every switch [default: ecmp]
+    #[arg(long)]
+    selector: Option<Selector>,
+    /// Rate of every link, e.g. 100Mbit; 0 = unlimited [default: 0]
+    #[arg(long)]
+    rate: Option<BitRate>,
+    /// Rate of the hosts' links [default: --rate]
+    #[arg(long)]
+    host_rate: Option<BitRate>,
+    /// Hosts at each ToR [default: k/2 in a fat tree, else 2]
+    #[arg(long)]
+    hosts_per_tor: Option<usize>,
+    /// Seed of all switches' hashes [default: 1]
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+impl ShapeOptions {
+    /// One that was given, as the file would say it.
+    fn given(&self) -> Option<(&'static str, String)> {
+        // 0 prints as "unlimited", which is no rate to read.
+        let rate = |rate: BitRate| format!("rate = \"{}\"", if rate.0 == 0 { "0".into() } else { rate.to_string() });
+        None.or_else(|| self.selector.map(|s| ("--selector", format!("selector = \"{s}\""))))
+            .or_else(|| self.rate.map(|r| ("--rate", rate(r))))
+            .or_else(|| self.host_rate.map(|r| ("--host-rate", format!("host_{}", rate(r)))))
+            .or_else(|| self.hosts_per_tor.map(|n| ("--hosts-per-tor", format!("hosts_per_tor = {n}"))))
+            .or_else(|| self.seed.map(|n| ("--seed", format!("seed = {n}"))))
+    }
+
+    fn fabric(&self) -> FabricOptions {
+        let default = FabricOptions::default();
+        FabricOptions {
+            hosts_per_tor: self.hosts_per_tor,
+            rate: self.rate.unwrap_or(default.rate),
+            host_rate: self.host_rate,
+            selector: self.selector.unwrap_or(default.selector),
+            seed: self.seed.unwrap_or(DEFAULT_SEED),
+            ..default
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -119,22 +156,26 @@ pub(super) fn lab(command: LabCommand) -> Outcome {
     }
 }
 
-fn up(args: UpArgs) -> Outcome {
+/// The fabric of the one shape that clap made sure of.
+fn fabric(args: &UpArgs) -> Result<Fabric, Failure> {
+    if let Some(file) = &args.file {
+        if let Some((option, line)) = args.options.given() {
+            let file = file.display();
+            return Err(Failure::misuse(format!("{option} can't go with --file: write {line} in {file}")));
+        }
+        return Fabric::load(file).map_err(Failure::misuse);
+    }
     let shape = args
         .leaf_spine
         .or(args.clos)
         .or(args.fat_tree.map(|k| Shape::FatTree { k }))
         .or(args.rack.map(|hosts| Shape::Rack { hosts }))
         .expect("clap requires one");
-    let options = FabricOptions {
-        hosts_per_tor: args.hosts_per_tor,
-        rate: args.rate,
-        host_rate: args.host_rate,
-        selector: args.selector,
-        seed: args.seed,
-        ..FabricOptions::default()
-    };
-    let fabric = shape.build(&options).map_err(Failure::misuse)?;
+    shape.build(&args.options.fabric()).map_err(Failure::misuse)
+}
+
+fn up(args: UpArgs) -> Outcome {
+    let fabric = fabric(&args)?;
     let (switches, hosts) = (fabric.switches.len(), fabric.hosts.len());
     let report = lab::up(&UpOptions {
         fabric,

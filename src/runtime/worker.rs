@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 use crate::config::{PollMode, SwitchConfig};
 use crate::dataplane::{self, Dataplane};
 use crate::frame::{BURST, Burst, Pool};
-use crate::id::{PortId, PortKind};
+use crate::id::{PortId, PortKind, XdpMode};
 use crate::port::Port;
 use crate::port::xdp::{Device, Memory, XdpOptions, XdpPort};
 use crate::time::{Instant, MICROS, MILLIS, SECONDS, earliest};
@@ -122,6 +122,17 @@ impl Worker {
             let config = instance.config;
             let mtus: Vec<u16> = devices.iter().map(|d| d.mtu.min(u32::from(u16::MAX)) as u16).collect();
             let plane = dataplane::build(&config, &mtus);
+            if let Some(port) = config.ports.iter().find(|p| p.mode == XdpMode::Generic) {
+                // The kernel hands over what it has merged or not yet cut, and a chunk takes one frame:
+                // unlike native mode, generic mode does not switch that off at a veth's peer.
+                warn!(
+                    switch = config.name,
+                    port = port.interface,
+                    "generic mode loses segments in one piece, and TCP with them: `ethtool -K INTERFACE tso off gso off` \
+                     at a veth's other end, `ethtool -K {} gro off lro off` here",
+                    port.interface
+                );
+            }
             let weights: usize = config.ports.iter().map(|p| fill_weight(p.kind)).sum();
             let mut ports = Vec::new();
             for (port, device) in config.ports.iter().zip(devices) {
