@@ -24,7 +24,6 @@ pub mod scheme;
 /// Monotonic time in nanoseconds; nothing here reads a clock.
 pub mod time;
 pub mod topo;
-/// Generator, measuring sink and the forwarders that weft is measured against.
 pub mod traffic;
 /// Bit rates and byte sizes with their text forms.
 pub mod units;

@@ -57,7 +57,7 @@ const MAX_TAGS: usize = 2;
 const STORM_RATE: u32 = 20_000;
 const STORM_BURST: u32 = 2_000;
 
-/// An address of the switch itself, in each family.
+/// The switch's own addresses of one family.
 #[derive(Debug)]
 struct Own<A> {
     segment: Option<A>,
@@ -88,6 +88,8 @@ pub struct FabricIngress<S> {
     own_v6: Own<Ipv6Addr>,
     segment_v4: Option<Ipv4Net>,
     segment_v6: Option<Ipv6Net>,
+    /// The segment's directed broadcast address, if its prefix leaves one (RFC 3021).
+    broadcast_v4: Option<Ipv4Addr>,
     fib: Fib,
     bridge: Bridge,
     neighbours: Neighbours,
@@ -119,6 +121,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
             own_v6: Own { segment: config.segment_v6.map(|n| n.addr()), router: config.router_v6 },
             segment_v4: config.segment_v4,
             segment_v6: config.segment_v6,
+            broadcast_v4: config.segment_v4.filter(|n| n.prefix_len() < 31).map(|n| n.broadcast()),
             fib,
             bridge: Bridge::new(hosts, config.seed),
             neighbours: Neighbours::new(config.seed),
@@ -241,7 +244,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
             if self.own_v4.has(destination) {
                 return self.local(cx, frame, meta);
             }
-            if self.segment_v4.is_some_and(|n| n.prefix_len() < 31 && n.broadcast() == destination) {
+            if self.broadcast_v4 == Some(destination) {
                 return Verdict::Drop(DropReason::MartianDestination); // RFC 2644
             }
             (self.fib.lookup_v4(destination), ipv4::ttl(frame, l3))
@@ -508,19 +511,39 @@ fn destination(frame: &Frame, meta: &Meta) -> IpAddr {
     }
 }
 
-/// Addresses a router never forwards for (RFC 1812 section 5.3.7, RFC 3927, RFC 6890).
+/// What the first octet says about an IPv4 address, one bit a property.
+const NEVER_SOURCE: u8 = 1;
+const NEVER_DESTINATION: u8 = 2;
+const MULTICAST: u8 = 4;
+const PERHAPS_LINK_LOCAL: u8 = 8;
+
+/// Addresses a router never forwards for, by first octet (RFC 1812 section 5.3.7, RFC 6890).
+const FIRST_OCTETS: [u8; 256] = {
+    let mut octets = [0; 256];
+    octets[0] = NEVER_SOURCE | NEVER_DESTINATION;
+    octets[127] = NEVER_SOURCE | NEVER_DESTINATION;
+    octets[169] = PERHAPS_LINK_LOCAL;
+    let mut high = 224;
+    while high < 256 {
+        octets[high] = NEVER_SOURCE | if high < 240 { MULTICAST } else { NEVER_DESTINATION };
+        high += 1;
+    }
+    octets
+};
+
+/// Why a router does not forward from `source` to `destination`, if so.
 #[inline]
 fn martian_v4(source: Ipv4Addr, destination: Ipv4Addr) -> Option<DropReason> {
-    let [s, s2, ..] = source.octets();
-    if s == 0 || s == 127 || s >= 224 || (s == 169 && s2 == 254) {
-        return Some(DropReason::MartianSource);
+    let of = |a: Ipv4Addr| FIRST_OCTETS[usize::from(a.octets()[0])];
+    let (s, d) = (of(source), of(destination));
+    if s | d == 0 {
+        return None;
     }
-    let [d, d2, ..] = destination.octets();
-    match d {
-        0 | 127 | 240..=255 => Some(DropReason::MartianDestination),
-        224..=239 => Some(DropReason::MulticastNotRouted),
-        169 if d2 == 254 => Some(DropReason::MartianDestination),
-        _ => None,
+    match () {
+        () if s & NEVER_SOURCE != 0 || source.is_link_local() => Some(DropReason::MartianSource),
+        () if d & NEVER_DESTINATION != 0 || destination.is_link_local() => Some(DropReason::MartianDestination),
+        () if d & MULTICAST != 0 => Some(DropReason::MulticastNotRouted),
+        () => None,
     }
 }
 

@@ -40,5 +40,3 @@ impl Meta {
         }
     }
 }
-
-const _: () = assert!(size_of::<Meta>() + size_of::<crate::frame::Frame>() <= 64, "a queue entry is one cache line");

@@ -57,6 +57,11 @@ impl Outbox {
         self.entries.len() < GENERATED
     }
 
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// A frame that the switch made on behalf of `meta.ingress_port`.
     pub fn generate(&mut self, frame: Frame, meta: Meta, action: Action) {
         self.entries.push_back(Entry { frame, meta, origin: Origin::Generated, action });

@@ -4,11 +4,11 @@ use crate::counters::{DropReason, Ledger, PortCounters};
 use crate::frame::{BURST, Burst, Frame, Pool};
 use crate::id::{PortId, PortMask};
 use crate::time::{Instant, earliest};
-use crate::wire;
+use crate::wire::{self, Headers};
 
 use super::outbox::{Action, Entry, Origin, Outbox};
 use super::program::{Context, Egress, Ingress, Program};
-use super::tm::{PortLimits, TrafficManager};
+use super::tm::{Packet, PortLimits, TrafficManager};
 use super::{EgressVerdict, Meta, Queue, Verdict};
 
 /// Passes through ingress after the first that a frame may make.
@@ -30,7 +30,7 @@ pub struct Switch<P: Program> {
     outbox: Outbox,
     punted: VecDeque<(Frame, Meta)>,
     /// Pass 1's results; taken once, used by every burst.
-    parsed: Vec<Result<Meta, DropReason>>,
+    parsed: Vec<Packet>,
     down: PortMask,
 }
 
@@ -59,25 +59,28 @@ impl<P: Program> Switch<P> {
     /// If `port` is not one of this switch.
     pub fn receive(&mut self, now: Instant, port: PortId, pool: &mut Pool, burst: &mut Burst) {
         let mut parsed = std::mem::take(&mut self.parsed);
+        let frames = burst.len() as u64;
         let mut bytes = 0;
-        for frame in burst.frames() {
+        burst.frames().iter().for_each(Frame::prefetch);
+        for frame in burst.drain() {
             bytes += frame.len() as u64;
-            parsed.push(wire::parse(frame).map(|headers| {
-                let mut meta = Meta::new(headers, port);
-                self.ingress.prepare(frame, &mut meta);
-                meta
-            }));
+            parsed.push(Packet { frame, meta: Meta::new(Headers::default(), port) });
+            let Some(Packet { frame, meta }) = parsed.last_mut() else { unreachable!("just pushed") };
+            match wire::parse_into(frame, &mut meta.headers) {
+                Ok(()) => self.ingress.prepare(frame, meta),
+                Err(reason) => {
+                    let Some(Packet { frame, .. }) = parsed.pop() else { unreachable!("just pushed") };
+                    self.drop_at_ingress(pool, port, frame, reason);
+                }
+            }
         }
         let counters = &mut self.counters[port.index()];
-        counters.rx += burst.len() as u64;
+        counters.rx += frames;
         counters.rx_bytes += bytes;
-        for (frame, meta) in burst.drain().zip(parsed.drain(..)) {
-            match meta {
-                Ok(meta) => {
-                    self.process(now, pool, frame, meta);
-                    self.drain_outbox(now, pool);
-                }
-                Err(reason) => self.drop_at_ingress(pool, port, frame, reason),
+        for packet in parsed.drain(..) {
+            self.process(now, pool, packet);
+            if !self.outbox.is_empty() {
+                self.drain_outbox(now, pool);
             }
         }
         self.parsed = parsed;
@@ -85,31 +88,40 @@ impl<P: Program> Switch<P> {
 
     /// Runs ingress over one frame, again while it says so, and does what it decided.
     #[inline]
-    fn process(&mut self, now: Instant, pool: &mut Pool, mut frame: Frame, mut meta: Meta) {
-        let port = meta.ingress_port;
+    fn process(&mut self, now: Instant, pool: &mut Pool, mut packet: Packet) {
         loop {
             let mut cx = Context { now, pool, outbox: &mut self.outbox };
-            let verdict = self.ingress.process(&mut cx, &mut frame, &mut meta);
-            match verdict {
-                Verdict::Forward(to, queue) => self.forward(now, pool, to, queue, frame, meta),
-                Verdict::Flood(to) => self.flood(now, pool, to, frame, meta),
-                Verdict::Drop(reason) => self.drop_at_ingress(pool, port, frame, reason),
-                Verdict::Consume => {
-                    self.counters[port.index()].consumed += 1;
-                    pool.free(frame);
+            match self.ingress.process(&mut cx, &mut packet.frame, &mut packet.meta) {
+                Verdict::Forward(to, queue) => return self.forward(now, pool, to, queue, packet),
+                Verdict::Recirculate => {
+                    if let Err(reason) = self.reparse(&packet.frame, &mut packet.meta) {
+                        return self.drop_at_ingress(pool, packet.meta.ingress_port, packet.frame, reason);
+                    }
                 }
-                Verdict::Hold => self.ingress.hold(now, frame, meta),
-                Verdict::Punt if self.punted.len() < PUNT_CAPACITY => {
-                    self.counters[port.index()].consumed += 1;
-                    self.punted.push_back((frame, meta));
-                }
-                Verdict::Punt => self.drop_at_ingress(pool, port, frame, DropReason::OutboxFull),
-                Verdict::Recirculate => match self.reparse(&frame, &mut meta) {
-                    Ok(()) => continue,
-                    Err(reason) => self.drop_at_ingress(pool, port, frame, reason),
-                },
+                verdict => return self.settle(now, pool, verdict, packet),
             }
-            break;
+        }
+    }
+
+    /// Does what ingress decided about a frame that neither goes to a queue nor round again.
+    #[inline(never)]
+    fn settle(&mut self, now: Instant, pool: &mut Pool, verdict: Verdict, packet: Packet) {
+        let Packet { frame, meta } = packet;
+        let port = meta.ingress_port;
+        match verdict {
+            Verdict::Flood(to) => self.flood(now, pool, to, frame, meta),
+            Verdict::Drop(reason) => self.drop_at_ingress(pool, port, frame, reason),
+            Verdict::Consume => {
+                self.counters[port.index()].consumed += 1;
+                pool.free(frame);
+            }
+            Verdict::Hold => self.ingress.hold(now, frame, meta),
+            Verdict::Punt if self.punted.len() < PUNT_CAPACITY => {
+                self.counters[port.index()].consumed += 1;
+                self.punted.push_back((frame, meta));
+            }
+            Verdict::Punt => self.drop_at_ingress(pool, port, frame, DropReason::OutboxFull),
+            Verdict::Forward(..) | Verdict::Recirculate => unreachable!("process does these"),
         }
     }
 
@@ -121,22 +133,24 @@ impl<P: Program> Switch<P> {
 
     /// Hands a frame over from its ingress port to a queue of `to`.
     #[inline]
-    fn forward(&mut self, now: Instant, pool: &mut Pool, to: PortId, queue: Queue, frame: Frame, meta: Meta) {
-        let from = meta.ingress_port;
+    fn forward(&mut self, now: Instant, pool: &mut Pool, to: PortId, queue: Queue, packet: Packet) {
+        let from = packet.meta.ingress_port;
         if to.index() >= self.counters.len() {
-            return self.drop_at_ingress(pool, from, frame, DropReason::NoSuchPort);
+            return self.drop_at_ingress(pool, from, packet.frame, DropReason::NoSuchPort);
         }
         self.counters[from.index()].forwarded += 1;
         let counters = &mut self.counters[to.index()];
         counters.enqueued += 1;
-        let refused = if self.down.contains(to) {
-            Err((frame, DropReason::PortDown))
-        } else {
-            self.tm.enqueue(now, to, queue, frame, meta)
+        let admitted = match self.down.contains(to) {
+            true => Err(DropReason::PortDown),
+            false => self.tm.admit(to, queue, packet.frame.len()),
         };
-        if let Err((frame, reason)) = refused {
-            counters.egress_drops.count(reason);
-            pool.free(frame);
+        match admitted {
+            Ok(()) => self.tm.join(now, to, queue, packet),
+            Err(reason) => {
+                counters.egress_drops.count(reason);
+                pool.free(packet.frame);
+            }
         }
     }
 
@@ -152,27 +166,27 @@ impl<P: Program> Switch<P> {
         for port in ports.by_ref().take(copies as usize - 1) {
             self.counters[from.index()].generated += 1;
             match pool.alloc_with(&frame) {
-                Some(copy) => self.forward(now, pool, port, Queue::Data, copy, meta),
+                Some(frame) => self.forward(now, pool, port, Queue::Data, Packet { frame, meta }),
                 None => self.counters[from.index()].ingress_drops.count(DropReason::NoFrame),
             }
         }
         if let Some(last) = ports.next() {
-            self.forward(now, pool, last, Queue::Data, frame, meta);
+            self.forward(now, pool, last, Queue::Data, Packet { frame, meta });
         }
     }
 
     /// Does what the program put into the outbox, and what that leads to in turn. It ends because
     /// no packet of the switch's own causes another one (RFC 1122 section 3.2.2).
-    #[inline]
+    #[inline(never)]
     fn drain_outbox(&mut self, now: Instant, pool: &mut Pool) {
         while let Some(Entry { frame, mut meta, origin, action }) = self.outbox.pop() {
             if origin == Origin::Generated {
                 self.counters[meta.ingress_port.index()].generated += 1;
             }
             match action {
-                Action::Forward(port, queue) => self.forward(now, pool, port, queue, frame, meta),
+                Action::Forward(port, queue) => self.forward(now, pool, port, queue, Packet { frame, meta }),
                 Action::Recirculate => match self.reparse(&frame, &mut meta) {
-                    Ok(()) => self.process(now, pool, frame, meta),
+                    Ok(()) => self.process(now, pool, Packet { frame, meta }),
                     Err(reason) => self.drop_at_ingress(pool, meta.ingress_port, frame, reason),
                 },
                 Action::Drop(reason) => self.drop_at_ingress(pool, meta.ingress_port, frame, reason),

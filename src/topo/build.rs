@@ -2,7 +2,7 @@ use ipnet::IpNet;
 
 use super::address::{self, FIRST_HOST};
 use super::exception::Exceptions;
-use super::route::{Graph, Uplink, Vertex};
+use super::route::{Area, Graph, Uplink, Vertex};
 use super::shape::{Plan, Upper};
 use super::{End, Fabric, FabricOptions, Host, Link, LinkChange, LinkException, LinkProblem, Switch};
 use crate::config::{
@@ -11,17 +11,16 @@ use crate::config::{
 use crate::id::{PortId, PortKind, PortMask, Role, SwitchId};
 use crate::units::BitRate;
 
-/// What a plan becomes.
-pub(super) struct Built {
-    pub fabric: Fabric,
-    /// Names of two ToRs that no way joins.
-    pub cut: Option<(String, String)>,
+/// Why a plan with exceptions is no fabric.
+pub(super) enum Flaw {
     /// Exceptions that name no link, or that their link can't have.
-    pub problems: Vec<LinkProblem>,
+    Links(Vec<LinkProblem>),
+    /// A ToR and one that it can't reach.
+    Cut(String, String),
 }
 
 /// Builds a plan whose sizes were checked, so that every number fits its octet.
-pub(super) fn fabric(plan: &Plan, options: &FabricOptions, exceptions: &[LinkException]) -> Built {
+pub(super) fn fabric(plan: &Plan, options: &FabricOptions, exceptions: &[LinkException]) -> Result<Fabric, Flaw> {
     let mut build = Build {
         options,
         fabric: Fabric { switches: vec![], hosts: vec![], links: vec![] },
@@ -108,11 +107,11 @@ impl Build<'_> {
             for (agg, cores) in aggs.iter().zip(&cores) {
                 for core in cores {
                     if let Some((_, down)) = self.connect(*agg, *core) {
-                        self.aggregate(*core, address::pod_prefixes(pod), PortMask::only(down));
+                        self.aggregate(*core, Area::Pod(pod), PortMask::only(down));
                     }
                 }
                 // Else the default route would send up what no rack has, and the core straight back.
-                self.aggregate(*agg, address::pod_prefixes(pod), PortMask::EMPTY);
+                self.aggregate(*agg, Area::Pod(pod), PortMask::EMPTY);
                 self.default_up(*agg);
             }
         }
@@ -123,46 +122,47 @@ impl Build<'_> {
     fn uplinks_of_tor(&mut self, tor: Node, planes: &[Node]) {
         for (plane, upper) in (0u8..).zip(planes) {
             let up = self.connect(tor, *upper).map(|(up, _)| up);
-            self.aggregate(tor, address::plane_prefixes(plane), up.into_iter().collect());
+            self.aggregate(tor, Area::Plane(plane), up.into_iter().collect());
         }
         self.default_up(tor);
     }
 
     /// Gives the switches their routes and takes out those that no link is left to.
-    fn finish(mut self) -> Built {
-        for (switch, routes) in self.fabric.switches.iter_mut().zip(self.graph.routes()) {
+    fn finish(self) -> Result<Fabric, Flaw> {
+        let mut fabric = self.fabric;
+        let problems = self.exceptions.problems(&fabric);
+        if !problems.is_empty() {
+            return Err(Flaw::Links(problems));
+        }
+        let name = |i: usize| fabric.switches[i].name().to_owned();
+        let routes = self.graph.routes().map_err(|(from, to)| Flaw::Cut(name(from), name(to)))?;
+        for (switch, routes) in fabric.switches.iter_mut().zip(routes) {
             switch.config.routes = routes;
         }
-        let name = |i: usize| self.fabric.switches[i].name().to_owned();
-        let cut = self.graph.cut().map(|(from, to)| (name(from), name(to)));
-        let problems = self.exceptions.problems(&self.fabric);
         // Ids, MACs, addresses and seeds stay those of the place, so that a fabric with exceptions
         // can be compared with the whole one.
-        self.fabric.switches.retain(|switch| !switch.config.ports.is_empty());
-        Built { fabric: self.fabric, cut, problems }
+        fabric.switches.retain(|switch| !switch.config.ports.is_empty());
+        Ok(fabric)
     }
 
     fn tor(&mut self, name: String, pod: u8, tor: u8) -> Node {
-        let node = self.switch(name, Role::Tor, Some(pod.into()));
+        let node = self.switch(name, Role::Tor, Some(pod.into()), address::rack_prefixes(pod, tor), Area::Pod(pod));
         let segment =
             Segment { ipv4: Some(address::segment_v4(pod, tor, 1)), ipv6: Some(address::segment_v6(pod, tor, 1)) };
         self.config(node).segment = Some(segment);
-        *self.vertex(node) =
-            Vertex { prefixes: address::rack_prefixes(pod, tor).into(), rack: true, ..Vertex::default() };
         node
     }
 
     /// A switch with addresses of its own in place of a segment's.
     fn router(&mut self, name: String, role: Role, pod: Option<u16>, plane: u8, number: u8) -> Node {
-        let node = self.switch(name, role, pod);
+        let node = self.switch(name, role, pod, address::router_prefixes(plane, number), Area::Plane(plane));
         let (v4, v6) = address::router(plane, number);
         self.config(node).router_ipv4 = Some(v4);
         self.config(node).router_ipv6 = Some(v6);
-        self.vertex(node).prefixes = address::router_prefixes(plane, number).into();
         node
     }
 
-    fn switch(&mut self, name: String, role: Role, pod: Option<u16>) -> Node {
+    fn switch(&mut self, name: String, role: Role, pod: Option<u16>, prefixes: [IpNet; 2], area: Area) -> Node {
         let node = Node(self.fabric.switches.len());
         // 0 is what a file without an id gets.
         let id = SwitchId(u16::try_from(node.0 + 1).expect("the plan was checked"));
@@ -182,7 +182,8 @@ impl Build<'_> {
             routes: vec![],
         };
         self.fabric.switches.push(Switch { pod, config });
-        self.graph.vertices.push(Vertex::default());
+        let rack = role == Role::Tor;
+        self.graph.vertices.push(Vertex { prefixes, rack, area, aggregates: vec![], up: vec![] });
         node
     }
 
@@ -249,14 +250,14 @@ impl Build<'_> {
         End { node: config.name.clone(), interface: interface.into(), mac: config.mac }
     }
 
-    fn aggregate(&mut self, node: Node, prefixes: [IpNet; 2], ports: PortMask) {
-        self.vertex(node).aggregates.extend(prefixes.map(|prefix| (prefix, ports)));
+    fn aggregate(&mut self, node: Node, area: Area, ports: PortMask) {
+        self.vertex(node).aggregates.push((area, ports));
     }
 
     /// Everything else by any uplink; called when all uplinks are there.
     fn default_up(&mut self, node: Node) {
         let up = self.config(node).ports_of(PortKind::Up);
-        self.aggregate(node, address::default_prefixes(), up);
+        self.aggregate(node, Area::All, up);
     }
 
     fn config(&mut self, node: Node) -> &mut SwitchConfig {

@@ -11,6 +11,7 @@
 
 use ipnet::IpNet;
 
+use super::address;
 use crate::config::RouteConfig;
 use crate::id::{PortId, PortMask};
 
@@ -21,16 +22,29 @@ pub(super) struct Graph {
 }
 
 /// A switch.
-#[derive(Default)]
 pub(super) struct Vertex {
-    /// What lies at it, in both families: a ToR's rack, or the switch's own addresses.
-    pub prefixes: Vec<IpNet>,
+    /// What lies at it: a ToR's rack, or the switch's own addresses.
+    pub prefixes: [IpNet; 2],
     /// Whether that is a rack.
     pub rack: bool,
-    /// Routes that cover many destinations; no ports discard what no longer prefix takes.
-    pub aggregates: Vec<(IpNet, PortMask)>,
+    /// The area that holds `prefixes`.
+    pub area: Area,
+    /// Where the destinations of a whole area go, each area once; no ports discard what no longer
+    /// prefix takes.
+    pub aggregates: Vec<(Area, PortMask)>,
     /// Links to the tier above.
     pub up: Vec<Uplink>,
+}
+
+/// A set of destinations with a prefix of its own in each family.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Area {
+    /// The racks of a pod.
+    Pod(u8),
+    /// The own addresses of a plane's switches.
+    Plane(u8),
+    /// Everything that no other area's route takes.
+    All,
 }
 
 /// A link, seen from its lower end.
@@ -46,7 +60,7 @@ pub(super) struct Uplink {
 
 impl Graph {
     /// For each switch, the ports on the ways to `target`; empty if there is none, and at `target`.
-    pub(super) fn towards(&self, target: usize) -> Vec<PortMask> {
+    fn towards(&self, target: usize) -> Vec<PortMask> {
         let mut ports = vec![PortMask::EMPTY; self.vertices.len()];
         let mut below = vec![target];
         while let Some(lower) = below.pop() {
@@ -68,40 +82,50 @@ impl Graph {
         ports
     }
 
-    /// Two ToRs that no way joins.
-    pub(super) fn cut(&self) -> Option<(usize, usize)> {
-        let racks = || (0..self.vertices.len()).filter(|i| self.vertices[*i].rack);
-        racks().find_map(|target| {
-            let ports = self.towards(target);
-            racks().find(|from| *from != target && ports[*from].is_empty()).map(|from| (from, target))
-        })
-    }
-
     /// The routes of each switch.
-    pub(super) fn routes(&self) -> Vec<Vec<RouteConfig>> {
-        let route = |prefix: IpNet, ports: PortMask| RouteConfig { prefix, ports: ports.iter().collect() };
-        let aggregates = |v: &Vertex| v.aggregates.iter().map(|(prefix, ports)| route(*prefix, *ports)).collect();
+    ///
+    /// # Errors
+    /// Two ToRs of which the first can't reach the second.
+    pub(super) fn routes(&self) -> Result<Vec<Vec<RouteConfig>>, (usize, usize)> {
+        let both = |prefixes: [IpNet; 2], ports: PortMask| {
+            prefixes.map(|prefix| RouteConfig { prefix, ports: ports.iter().collect() })
+        };
+        let aggregates =
+            |v: &Vertex| v.aggregates.iter().flat_map(|(area, ports)| both(area.prefixes(), *ports)).collect();
         let mut routes: Vec<Vec<_>> = self.vertices.iter().map(aggregates).collect();
         for (target, vertex) in self.vertices.iter().enumerate() {
-            let ports = self.towards(target);
-            for (at, ports) in ports.into_iter().enumerate().filter(|(at, _)| *at != target) {
+            for (at, ports) in self.towards(target).into_iter().enumerate().filter(|(at, _)| *at != target) {
+                let here = &self.vertices[at];
+                if ports.is_empty() && vertex.rack && here.rack {
+                    return Err((at, target));
+                }
                 // A switch of another plane is out of reach for most: an aggregate takes packets for
                 // it up, where they end, instead of a discard for each.
-                if ports.is_empty() && !vertex.rack {
-                    continue;
+                let out_of_reach = ports.is_empty() && !vertex.rack;
+                if !out_of_reach && here.aggregate(vertex.area) != ports {
+                    routes[at].extend(both(vertex.prefixes, ports));
                 }
-                let differs = |prefix: &&IpNet| self.vertices[at].aggregate(prefix) != ports;
-                routes[at].extend(vertex.prefixes.iter().filter(differs).map(|prefix| route(*prefix, ports)));
             }
         }
-        routes
+        Ok(routes)
     }
 }
 
 impl Vertex {
-    /// Where `prefix` goes by the aggregates alone; without one it is dropped, as by an empty one.
-    fn aggregate(&self, prefix: &IpNet) -> PortMask {
-        let covering = self.aggregates.iter().filter(|(aggregate, _)| aggregate.contains(prefix));
-        covering.max_by_key(|(aggregate, _)| aggregate.prefix_len()).map_or(PortMask::EMPTY, |(_, ports)| *ports)
+    /// Where what lies in `area` goes by the aggregates alone; without one it is dropped, as by an
+    /// empty one.
+    fn aggregate(&self, area: Area) -> PortMask {
+        let of = |area| self.aggregates.iter().find(|(a, _)| *a == area).map(|(_, ports)| *ports);
+        of(area).or_else(|| of(Area::All)).unwrap_or(PortMask::EMPTY)
+    }
+}
+
+impl Area {
+    fn prefixes(self) -> [IpNet; 2] {
+        match self {
+            Area::Pod(pod) => address::pod_prefixes(pod),
+            Area::Plane(plane) => address::plane_prefixes(plane),
+            Area::All => address::default_prefixes(),
+        }
     }
 }

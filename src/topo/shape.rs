@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::build::{self, Built};
+use super::build::{self, Flaw};
 use super::{Fabric, FabricOptions, LinkException, LinkProblem};
 use crate::config::ConfigError;
 use crate::id::MAX_PORTS;
@@ -166,13 +166,10 @@ impl Shape {
             return Err(size(format!("{wanted} hosts a ToR were asked for too: leave one of the two out")));
         }
         plan.check().map_err(size)?;
-        let Built { fabric, cut, problems } = build::fabric(&plan, options, exceptions);
-        if !problems.is_empty() {
-            return Err(TopoError::Links(problems));
-        }
-        if cut.is_some() {
-            return Err(blame(&plan, options, exceptions));
-        }
+        let fabric = build::fabric(&plan, options, exceptions).map_err(|flaw| match flaw {
+            Flaw::Links(problems) => TopoError::Links(problems),
+            Flaw::Cut(from, to) => blame(&plan, options, exceptions, (from, to)),
+        })?;
         for switch in &fabric.switches {
             switch.config.validate().map_err(|source| TopoError::Options { shape: *self, source })?;
         }
@@ -264,13 +261,18 @@ impl Plan {
     }
 }
 
-/// The first of `exceptions` that cuts the fabric in two; the whole list is known to.
-fn blame(plan: &Plan, options: &FabricOptions, exceptions: &[LinkException]) -> TopoError {
-    let cut = |n: usize| build::fabric(plan, options, &exceptions[..n]).cut;
-    // More absent links never join what fewer part.
-    let lengths: Vec<usize> = (1..=exceptions.len()).collect();
-    let index = lengths.partition_point(|n| cut(*n).is_none());
-    let (from, to) = cut(index + 1).expect("the whole list cuts it");
+/// The first of `exceptions` that parts two ToRs, given those before it; all of them part `pair`.
+fn blame(plan: &Plan, options: &FabricOptions, exceptions: &[LinkException], mut pair: (String, String)) -> TopoError {
+    // More absent links never join what fewer part: the least number that parts is searched for.
+    let (mut whole, mut parted) = (0, exceptions.len());
+    while whole + 1 < parted {
+        let middle = whole.midpoint(parted);
+        match build::fabric(plan, options, &exceptions[..middle]) {
+            Err(Flaw::Cut(from, to)) => (parted, pair) = (middle, (from, to)),
+            Ok(_) | Err(Flaw::Links(_)) => whole = middle,
+        }
+    }
+    let (index, (from, to)) = (parted - 1, pair);
     TopoError::Cut { index, link: exceptions[index].clone(), from, to }
 }
 

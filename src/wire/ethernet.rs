@@ -121,8 +121,9 @@ pub fn src(frame: &[u8]) -> MacAddr {
 /// Writes both addresses. The frame has at least [`HEADER_LEN`] bytes.
 #[inline]
 pub fn set_addresses(frame: &mut [u8], dst: MacAddr, src: MacAddr) {
-    frame[0..6].copy_from_slice(&dst.0);
-    frame[6..12].copy_from_slice(&src.0);
+    let addresses = &mut frame[..12];
+    addresses[..6].copy_from_slice(&dst.0);
+    addresses[6..].copy_from_slice(&src.0);
 }
 
 /// Whether `ethertype` announces another tag.

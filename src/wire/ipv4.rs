@@ -37,10 +37,12 @@ pub fn dont_fragment(frame: &[u8], l3: usize) -> bool {
 /// Takes one off the TTL and mends the checksum (RFC 1624, equation 3). The TTL is at least 1.
 #[inline]
 pub fn decrement_ttl(frame: &mut [u8], l3: usize) {
-    let old = u16::from_be_bytes([frame[l3 + 8], frame[l3 + 9]]);
-    frame[l3 + 8] -= 1;
-    let new = u16::from_be_bytes([frame[l3 + 8], frame[l3 + 9]]);
-    update(frame, l3, old, new);
+    let [ttl, _, high, low] = &mut frame[l3 + 8..l3 + 12] else { unreachable!("four bytes") };
+    *ttl -= 1;
+    // The word of the TTL lost 0x0100, so the checksum gains it; 0xffff is the other form of 0, which
+    // a full sum would give here.
+    let sum = u32::from(u16::from_be_bytes([*high, *low])) + 0x0100;
+    [*high, *low] = ((sum + u32::from(sum >= 0xffff)) as u16).to_be_bytes();
 }
 
 /// Sets "congestion experienced" on an ECN-capable packet (RFC 3168, section 5); `false` if it is

@@ -19,4 +19,4 @@ pub mod ipv6;
 pub mod parse;
 
 pub use ethernet::MacAddr;
-pub use parse::{Headers, L3, parse};
+pub use parse::{Headers, L3, parse, parse_into};

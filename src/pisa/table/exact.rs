@@ -9,14 +9,14 @@ pub trait ExactKey: Copy + Eq {
 impl ExactKey for u32 {
     #[inline]
     fn hash(&self, hash: &FlowHash) -> u64 {
-        hash.words(u64::from(*self), 0)
+        hash.word(u64::from(*self))
     }
 }
 
 impl ExactKey for u64 {
     #[inline]
     fn hash(&self, hash: &FlowHash) -> u64 {
-        hash.words(*self, 0)
+        hash.word(*self)
     }
 }
 
@@ -74,8 +74,14 @@ impl<K: ExactKey, V: Copy> ExactTable<K, V> {
     /// The value of `key`.
     #[inline]
     pub fn get(&self, key: &K) -> Option<&V> {
-        let (at, _) = self.find(key);
-        self.slots[at].as_ref().map(|(_, v)| v)
+        let mut at = self.home(key);
+        loop {
+            match &self.slots[at] {
+                Some((k, value)) if k == key => return Some(value),
+                Some(_) => at = (at + 1) & (self.slots.len() - 1),
+                None => return None,
+            }
+        }
     }
 
     /// The value of `key`, to change in place.

@@ -18,7 +18,8 @@ use crate::units::BitRate;
 use crate::wire::{L3, ethernet, ipv4, ipv6};
 
 use super::{Meta, Queue};
-use queue::{PortQueue, Queued};
+pub(super) use queue::Packet;
+use queue::PortQueue;
 
 /// Rate and queue limits of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,32 +93,43 @@ impl TrafficManager {
     ///
     /// # Panics
     /// If `port` is not one of this switch.
-    #[inline]
     pub fn enqueue(
         &mut self,
         now: Instant,
         port: PortId,
         queue: Queue,
-        mut frame: Frame,
-        mut meta: Meta,
+        frame: Frame,
+        meta: Meta,
     ) -> Result<(), (Frame, DropReason)> {
+        match self.admit(port, queue, frame.len()) {
+            Ok(()) => {
+                self.join(now, port, queue, Packet { frame, meta });
+                Ok(())
+            }
+            Err(reason) => Err((frame, reason)),
+        }
+    }
+
+    /// Whether a frame of `len` bytes may join a queue now; a refusal is counted.
+    #[inline]
+    pub(super) fn admit(&mut self, port: PortId, queue: Queue, len: usize) -> Result<(), DropReason> {
+        self.ports[port.index()].queues[queue as usize].admits(len)
+    }
+
+    /// Puts a packet that was admitted at the end of its queue.
+    #[inline]
+    pub(super) fn join(&mut self, now: Instant, port: PortId, queue: Queue, mut packet: Packet) {
         let p = &mut self.ports[port.index()];
         let q = &mut p.queues[queue as usize];
-        if let Err(reason) = q.admits(frame.len()) {
-            return Err((frame, reason));
-        }
-        if queue == Queue::Data && q.bytes() > p.ecn_mark_bytes && mark_ce(&mut frame, &meta) {
+        if queue == Queue::Data && q.bytes() > p.ecn_mark_bytes && mark_ce(&mut packet.frame, &packet.meta) {
             p.ecn_marked += 1;
         }
-        meta.enq_timestamp = now;
-        meta.enq_qdepth = q.packets() as u16;
-        q.push(Queued { frame, meta });
+        q.push(now, packet);
         if !self.backlog.contains(port) {
             // The port was idle: it may not claim the time since its last frame as credit.
             p.pacer.start(now);
             self.backlog = self.backlog.with(port);
         }
-        Ok(())
     }
 
     /// Takes the next frame that `port` may send at `now`: highest priority first, one at a time as
@@ -129,7 +141,7 @@ impl TrafficManager {
             return None;
         }
         let q = p.queues.iter_mut().find(|q| !q.is_empty())?;
-        let Queued { frame, mut meta } = q.pop()?;
+        let Packet { frame, mut meta } = q.pop()?;
         meta.deq_qdepth = q.packets() as u16;
         p.pacer.sent(frame.len().max(ethernet::MIN_FRAME) + ethernet::WIRE_OVERHEAD);
         if p.is_empty() {

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::counters::DropReason;
 use crate::frame::Frame;
 use crate::pisa::Meta;
+use crate::time::Instant;
 
 /// How much a queue may hold. A frame is refused when either limit would be passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +33,10 @@ pub struct QueueDepth {
     pub dropped: u64,
 }
 
+/// A frame and its metadata on their way through the switch, in one cache line.
 #[derive(Debug)]
-pub(super) struct Queued {
+#[repr(align(64))]
+pub(in crate::pisa) struct Packet {
     pub frame: Frame,
     pub meta: Meta,
 }
@@ -41,7 +44,7 @@ pub(super) struct Queued {
 /// A FIFO with limits. Its memory is taken once; it never grows past its packet limit.
 #[derive(Debug)]
 pub(super) struct PortQueue {
-    fifo: VecDeque<Queued>,
+    fifo: VecDeque<Packet>,
     limits: QueueLimits,
     bytes: u64,
     peak_packets: u64,
@@ -92,24 +95,31 @@ impl PortQueue {
         Err(reason)
     }
 
+    /// A frame joins at `now`, which its metadata shall show.
     #[inline]
-    pub fn push(&mut self, queued: Queued) {
-        self.bytes += queued.frame.len() as u64;
-        self.fifo.push_back(queued);
+    pub fn push(&mut self, now: Instant, packet: Packet) {
+        let depth = self.fifo.len();
+        self.bytes += packet.frame.len() as u64;
+        self.fifo.push_back(packet);
+        // Written where it now is: a wide copy right after narrow writes waits for them.
+        if let Some(Packet { meta, .. }) = self.fifo.back_mut() {
+            meta.enq_timestamp = now;
+            meta.enq_qdepth = depth as u16;
+        }
         self.enqueued += 1;
-        self.peak_packets = self.peak_packets.max(self.fifo.len() as u64);
+        self.peak_packets = self.peak_packets.max(depth as u64 + 1);
         self.peak_bytes = self.peak_bytes.max(self.bytes);
     }
 
     #[inline]
-    pub fn pop(&mut self) -> Option<Queued> {
-        let queued = self.fifo.pop_front()?;
-        self.bytes -= queued.frame.len() as u64;
+    pub fn pop(&mut self) -> Option<Packet> {
+        let packet = self.fifo.pop_front()?;
+        self.bytes -= packet.frame.len() as u64;
         if self.fifo.is_empty() {
             // Start over at the same memory: a queue that drains each burst stays in L1.
             self.fifo.clear();
         }
-        Some(queued)
+        Some(packet)
     }
 
     pub fn depth(&self) -> QueueDepth {
@@ -123,3 +133,5 @@ impl PortQueue {
         }
     }
 }
+
+const _: () = assert!(size_of::<Packet>() == 64, "a queue entry is one cache line");
