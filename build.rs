@@ -1,23 +1,27 @@
-//! Compiles bpf/weft.bpf.c with libbpf-cargo; `port::xdp` embeds the object.
+//! Compiles bpf/*.bpf.c with libbpf-cargo; `port::xdp` embeds the objects.
 
 use std::env;
 use std::path::PathBuf;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const SOURCE: &str = "bpf/weft.bpf.c";
+/// The switch's program, and the yardstick and the generator of `weft bench` and `weft gen`.
+const PROGRAMS: [&str; 3] = ["weft", "redirect", "live"];
 
 fn main() {
-    let object = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("weft.bpf.o");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     // asm/types.h lives in the multiarch directory, which clang -target bpf does not search.
     let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
-    SkeletonBuilder::new()
-        .source(SOURCE)
-        .obj(&object)
-        .clang_args(["-O2".to_string(), format!("-I/usr/include/{arch}-linux-gnu")])
-        .build()
-        .unwrap_or_else(|error| {
-            panic!("{SOURCE}: {error:#}\nclang with the bpf target is needed: apt-get install clang libelf-dev")
-        });
-    println!("cargo:rerun-if-changed={SOURCE}");
+    for program in PROGRAMS {
+        let source = format!("bpf/{program}.bpf.c");
+        SkeletonBuilder::new()
+            .source(&source)
+            .obj(out.join(format!("{program}.bpf.o")))
+            .clang_args(["-O2".to_string(), format!("-I/usr/include/{arch}-linux-gnu")])
+            .build()
+            .unwrap_or_else(|error| {
+                panic!("{source}: {error:#}\nclang with the bpf target is needed: apt-get install clang libelf-dev")
+            });
+        println!("cargo:rerun-if-changed={source}");
+    }
 }

@@ -6,7 +6,7 @@ use crate::counters::{Ledger, PortCounters};
 use crate::fabric::view::{NeighbourView, PathView, StationView};
 use crate::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Scheme};
 use crate::frame::{Burst, Pool};
-use crate::id::{PortId, PortKind, PortMask};
+use crate::id::{PortId, PortMask};
 use crate::pisa::tm::QueueLimits;
 use crate::pisa::{PortLimits, Switch, TrafficManager};
 use crate::scheme::ecmp::{Ecmp, EcmpEgress, EcmpIngress};
@@ -153,10 +153,4 @@ fn assemble<S: Scheme>(
 ) -> Switch<Fabric<S>> {
     let ingress = FabricIngress::new(fabric_config(config, mtus), ingress);
     Switch::new(ingress, FabricEgress::new(egress), &port_limits(config))
-}
-
-/// The hosts' ports of a configuration.
-pub fn host_ports(config: &SwitchConfig) -> PortMask {
-    let ports = config.ports.iter().enumerate();
-    ports.filter(|(_, p)| p.kind == PortKind::Host).map(|(i, _)| PortId(i as u8)).collect()
 }

@@ -1,5 +1,5 @@
 //! The `weft` command; everything is in the library.
 
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    weft::cli::main()
 }

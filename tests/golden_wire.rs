@@ -337,6 +337,13 @@ fn ipv6_extension_headers_are_followed_to_the_transport() {
             "ipv6 l3=14 l4=62 end=82 proto=6 ports=1234>80",
         ),
         (
+            "the reserved bits of a fragment header are ignored",
+            "020000000001 02000000000a 86dd
+             60000000 001c2c40 fd000000 00000001 00000000 00000002 fd000000 00010000 00000000 00000003
+             06000006 deadbeef  04d20050 00000001 00000002 50100400 00000000",
+            "ipv6 l3=14 l4=62 end=82 proto=6 ports=1234>80",
+        ),
+        (
             "the first fragment",
             "020000000001 02000000000a 86dd
              60000000 00202c40 fd000000 00000001 00000000 00000002 fd000000 00010000 00000000 00000003

@@ -222,9 +222,8 @@ fn check_port(role: Role, ipv6: bool, port: &PortConfig, note: &mut dyn FnMut(&'
         }
         _ => {}
     }
-    if port.rate != BitRate(0) && !RATE.contains(&port.rate.0) {
-        let remedy = "write 1kbit to 10000Gbit with its unit, like \"10Gbit\", or 0 for unlimited";
-        note("rate", format!("rate {} is no link's: {remedy}", port.rate));
+    if let Some(reason) = no_rate(port.rate) {
+        note("rate", format!("rate {} {reason}", port.rate));
     }
     match port.mtu {
         Some(mtu) if mtu > *MTU.end() => note(
@@ -252,6 +251,12 @@ fn check_port(role: Role, ipv6: bool, port: &PortConfig, note: &mut dyn FnMut(&'
             );
         }
     }
+}
+
+/// Why no link has this rate, and what to write.
+pub(crate) fn no_rate(rate: BitRate) -> Option<&'static str> {
+    let possible = rate == BitRate(0) || RATE.contains(&rate.0);
+    (!possible).then_some("is no link's: write 1kbit to 10000Gbit with its unit, like \"10Gbit\", or 0 for unlimited")
 }
 
 fn routes(config: &SwitchConfig, found: &mut Found) {

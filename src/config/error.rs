@@ -1,4 +1,5 @@
 use std::fmt;
+use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -8,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file could not be read.
-    #[error("{file}: {source}: give the path of a switch's TOML file that you may read")]
+    #[error("{file}: {source}: give the path of a TOML file that you may read")]
     Read {
         /// The path as given.
         file: String,
@@ -23,6 +24,13 @@ pub enum ConfigError {
         /// What is wrong, at least one, in the order of the file.
         problems: Vec<Problem>,
     },
+}
+
+impl ConfigError {
+    /// The text of a file.
+    pub(crate) fn read_text(path: &Path) -> Result<String, ConfigError> {
+        std::fs::read_to_string(path).map_err(|source| ConfigError::Read { file: path.display().to_string(), source })
+    }
 }
 
 /// One thing that is wrong; prints as `:LINE:COLUMN: message`.
@@ -43,30 +51,31 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A table of the file.
+/// A table of a file, of a switch or of a fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Table {
+pub(crate) enum Table {
     Top,
     Segment,
     Runtime,
     Queues,
     Port(usize),
     Route(usize),
+    Link(usize),
 }
 
 /// A value of the file: a key of a table and, in a list, the item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub table: Table,
     pub key: &'static str,
     pub item: Option<usize>,
 }
 
 /// Problems as the gates find them, before they are given lines.
-pub(super) type Found = Vec<(Place, String)>;
+pub(crate) type Found = Vec<(Place, String)>;
 
 impl Table {
-    pub(super) fn key(self, key: &'static str) -> Place {
+    pub(crate) fn key(self, key: &'static str) -> Place {
         Place { table: self, key, item: None }
     }
 
@@ -79,12 +88,13 @@ impl Table {
             Table::Queues => Some(("queues", None)),
             Table::Port(i) => Some(("port", Some(i))),
             Table::Route(i) => Some(("route", Some(i))),
+            Table::Link(i) => Some(("link", Some(i))),
         }
     }
 }
 
 /// What messages call a table: `port "h0": `, nothing for the top level.
-pub(super) fn label(table: Table, name: Option<&str>) -> String {
+pub(crate) fn label(table: Table, name: Option<&str>) -> String {
     match (table.path(), name) {
         (None, _) => String::new(),
         (Some((table, Some(_))), Some(name)) => format!("{table} \"{name}\": "),
@@ -93,19 +103,24 @@ pub(super) fn label(table: Table, name: Option<&str>) -> String {
     }
 }
 
+/// What messages call a link of a fabric: its two ends, if both are given.
+pub(crate) fn link_name(a: Option<&str>, b: Option<&str>) -> Option<String> {
+    Some(format!("{} - {}", a?, b?))
+}
+
 /// The text of a file with its parse tree, which knows where each value stands.
-pub(super) struct Document<'t> {
+pub(crate) struct Document<'t> {
     text: &'t str,
     file: &'t str,
 }
 
 impl<'t> Document<'t> {
-    pub(super) fn new(text: &'t str, file: &'t str) -> Document<'t> {
+    pub(crate) fn new(text: &'t str, file: &'t str) -> Document<'t> {
         Document { text, file }
     }
 
     /// The parse tree, or all errors of syntax.
-    pub(super) fn tree(&self) -> Result<Spanned<DeTable<'t>>, ConfigError> {
+    pub(crate) fn tree(&self) -> Result<Spanned<DeTable<'t>>, ConfigError> {
         // `DeTable::parse` would report the last error only, which mostly follows from the first.
         let (tree, errors) = DeTable::parse_recoverable(self.text);
         if errors.is_empty() {
@@ -117,10 +132,10 @@ impl<'t> Document<'t> {
     }
 
     /// An error of shape: unknown key, wrong type.
-    pub(super) fn shape_error(&self, tree: &DeTable<'t>, error: &toml::de::Error) -> ConfigError {
+    pub(crate) fn shape_error(&self, tree: &DeTable<'t>, error: &toml::de::Error) -> ConfigError {
         let at = error.span().map_or(0, |s| s.start);
         if let Some(list) =
-            ["port", "route"].into_iter().find(|key| tree.get(*key).is_some_and(|v| v.get_ref().is_table()))
+            ["port", "route", "link"].into_iter().find(|key| tree.get(*key).is_some_and(|v| v.get_ref().is_table()))
         {
             let message = format!("[{list}] makes a single table of a list: write [[{list}]] for each {list}");
             return self.invalid(vec![self.problem(offset(tree, Table::Top.key(list)), message)]);
@@ -141,15 +156,20 @@ impl<'t> Document<'t> {
     }
 
     /// `Ok` if nothing was found, else all of it with lines, in the order of the file.
-    pub(super) fn accept(&self, found: Found) -> Result<(), ConfigError> {
-        if found.is_empty() {
-            return Ok(());
-        }
-        let tree = self.tree()?;
+    pub(crate) fn accept(&self, found: Found) -> Result<(), ConfigError> {
+        if found.is_empty() { Ok(()) } else { Err(self.refuse(found)) }
+    }
+
+    /// What was found, at least one problem, with lines and in the order of the file.
+    pub(crate) fn refuse(&self, found: Found) -> ConfigError {
+        let tree = match self.tree() {
+            Ok(tree) => tree,
+            Err(error) => return error,
+        };
         let mut at: Vec<_> =
             found.into_iter().map(|(place, message)| (offset(tree.get_ref(), place), message)).collect();
         at.sort_by_key(|(offset, _)| *offset);
-        Err(self.invalid(at.into_iter().map(|(offset, message)| self.problem(offset, message)).collect()))
+        self.invalid(at.into_iter().map(|(offset, message)| self.problem(offset, message)).collect())
     }
 
     fn invalid(&self, problems: Vec<Problem>) -> ConfigError {
@@ -212,6 +232,7 @@ fn owner(tree: &DeTable<'_>, offset: usize) -> String {
                     let Some(table) = item.get_ref().as_table().filter(|t| in_table(t)) else { continue };
                     let (kind, name) = match name.get_ref().as_ref() {
                         "route" => (Table::Route(i), text(table, "prefix")),
+                        "link" => (Table::Link(i), link_name(text(table, "a").as_deref(), text(table, "b").as_deref())),
                         _ => (Table::Port(i), text(table, "interface")),
                     };
                     return label(kind, name.as_deref()) + &key_at(table).unwrap_or_default();

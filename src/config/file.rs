@@ -18,7 +18,7 @@ use crate::wire::MacAddr;
 
 /// A string or a number, kept as text: what it means is read later, where the key is known and the
 /// error can say what to write.
-struct Text(String);
+pub(crate) struct Text(pub(crate) String);
 
 impl Serialize for Text {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for Text {
 /// A whole number; whether it is a possible one is asked later.
 #[derive(Serialize)]
 #[serde(transparent)]
-struct Int(i64);
+pub(crate) struct Int(pub(crate) i64);
 
 impl<'de> Deserialize<'de> for Int {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
@@ -141,23 +141,23 @@ struct FileRoute {
 }
 
 /// Reads values out of one table and notes what can't be read.
-struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     table: Table,
     label: String,
     found: &'a mut Found,
 }
 
 impl<'a> Reader<'a> {
-    fn new(table: Table, name: Option<&str>, found: &'a mut Found) -> Reader<'a> {
+    pub(crate) fn new(table: Table, name: Option<&str>, found: &'a mut Found) -> Reader<'a> {
         Reader { table, label: label(table, name), found }
     }
 
-    fn note(&mut self, place: Place, message: impl fmt::Display) {
+    pub(crate) fn note(&mut self, place: Place, message: impl fmt::Display) {
         self.found.push((place, format!("{}{message}", self.label)));
     }
 
     /// The value of a required key. The stand-in only fills the gap until the problem is reported.
-    fn need<T>(&mut self, key: &'static str, value: Option<T>, stand_in: T, example: &str) -> T {
+    pub(crate) fn need<T>(&mut self, key: &'static str, value: Option<T>, stand_in: T, example: &str) -> T {
         value.unwrap_or_else(|| {
             self.note(self.table.key(key), format_args!("{key} is missing: write {key} = {example}"));
             stand_in
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
         fits
     }
 
-    fn text<T, E: fmt::Display>(
+    pub(crate) fn text<T, E: fmt::Display>(
         &mut self,
         key: &'static str,
         value: Option<Text>,
@@ -190,13 +190,19 @@ impl<'a> Reader<'a> {
     }
 
     /// A value whose own error doesn't say what to write.
-    fn text_as<T: FromStr>(&mut self, key: &'static str, value: Option<Text>, what: &str, example: &str) -> Option<T> {
+    pub(crate) fn text_as<T: FromStr>(
+        &mut self,
+        key: &'static str,
+        value: Option<Text>,
+        what: &str,
+        example: &str,
+    ) -> Option<T> {
         self.text(key, value, |t| t.parse().map_err(|_| format!("`{t}` is not {what}: write {example}")))
     }
 }
 
 /// `mtu 100 is out of range: write 576 to 3506`.
-pub(super) fn out_of_range(key: &str, number: impl fmt::Display, range: impl fmt::Debug) -> String {
+pub(crate) fn out_of_range(key: &str, number: impl fmt::Display, range: impl fmt::Debug) -> String {
     let range = format!("{range:?}").replace("..=", " to ");
     format!("{key} {number} is out of range: write {range}")
 }

@@ -2,7 +2,7 @@
 //!
 //! A file passes three gates: TOML and its shape (`file`, unknown keys refused), the text of each
 //! value (units, addresses, MACs), and the rules between values (`check`). The last works on a
-//! [`SwitchConfig`](crate::config::SwitchConfig) wherever it came from, so a fabric built by `topo`
+//! [`SwitchConfig`] wherever it came from, so a fabric built by `topo`
 //! obeys the same rules as a file written by hand. Every problem says where it stands, what is wrong
 //! and what to write.
 
@@ -23,6 +23,10 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 pub use error::{ConfigError, Problem};
+// What `topo` reads a fabric's file with.
+pub(crate) use check::no_rate;
+pub(crate) use error::{Document, Found, Table, link_name};
+pub(crate) use file::{Int, Reader, Text, out_of_range};
 
 pub use crate::id::XdpMode;
 use crate::id::{PortId, PortKind, PortMask, Role, SwitchId};
@@ -230,11 +234,7 @@ impl SwitchConfig {
     /// # Errors
     /// The file can't be read, or [`SwitchConfig::parse`] refuses it.
     pub fn load(path: &Path) -> Result<SwitchConfig, ConfigError> {
-        let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
-            Ok(text) => SwitchConfig::parse(&text, &file),
-            Err(source) => Err(ConfigError::Read { file, source }),
-        }
+        ConfigError::read_text(path).and_then(|text| SwitchConfig::parse(&text, &path.display().to_string()))
     }
 
     /// Validates TOML `text`; `file` is the name that errors carry.

@@ -7,6 +7,7 @@ use crate::frame::Frame;
 use crate::id::{PortId, PortKind, PortMask};
 use crate::pisa::{Action, Context, FlowHash, Ingress, Meta, Outbox, Queue, Verdict};
 use crate::time::{Instant, earliest};
+use crate::wire::parse::{PROTO_TCP, PROTO_UDP};
 use crate::wire::{Headers, L3, MacAddr, ethernet, ipv4, ipv6};
 
 use super::bridge::Bridge;
@@ -50,6 +51,8 @@ pub struct FabricConfig {
     pub seed: u64,
 }
 
+/// Tags that a frame may carry beyond the MTU on its way in: what a receiver of QinQ allows.
+const MAX_TAGS: usize = 2;
 /// Frames flooded a second for each host port, and at once.
 const STORM_RATE: u32 = 20_000;
 const STORM_BURST: u32 = 2_000;
@@ -191,18 +194,19 @@ impl<S: SchemeIngress> FabricIngress<S> {
     #[inline]
     fn bridged(&mut self, cx: &Context<'_>, frame: &Frame, meta: &Meta, destination: MacAddr) -> Verdict {
         let from = meta.ingress_port;
-        let payload = frame.len() - meta.headers.l3 as usize;
+        let len = frame.len() - meta.headers.l3 as usize;
+        let fits = |port: PortId| len <= usize::from(room(self.ports[port.index()].mtu, meta));
         if !destination.is_multicast()
             && let Some(to) = self.bridge.lookup(cx.now, destination)
         {
             return match to == from {
                 true => Verdict::Drop(DropReason::NoBridgePort),
-                false if payload > self.ports[to.index()].mtu as usize => Verdict::Drop(DropReason::TooBig),
+                false if !fits(to) => Verdict::Drop(DropReason::TooBig),
                 false => Verdict::Forward(to, Queue::Data),
             };
         }
         let to = self.bridge.flood_ports(from);
-        let fits = to.iter().filter(|p| payload <= self.ports[p.index()].mtu as usize).collect::<PortMask>();
+        let fits = to.iter().filter(|p| fits(*p)).collect::<PortMask>();
         match () {
             () if to.is_empty() => Verdict::Drop(DropReason::NoBridgePort),
             () if fits.is_empty() => Verdict::Drop(DropReason::TooBig),
@@ -317,6 +321,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
     /// Whether the packet fits `mtu`; if not, its sender is told. weft does not fragment.
     #[inline]
     fn fits(&mut self, cx: &mut Context<'_>, frame: &Frame, meta: &Meta, mtu: u16) -> bool {
+        let mtu = room(mtu, meta);
         let fits = meta.headers.end - meta.headers.l3 <= mtu;
         if !fits {
             self.icmp_error(cx, frame, meta, IcmpError::TooBig { mtu });
@@ -347,7 +352,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
         match self.originate(cx, frame, meta, answer) {
             Ok(()) => Verdict::Consume,
             Err(DropReason::NoListener) => {
-                self.icmp_error(cx, frame, meta, IcmpError::PortUnreachable);
+                if matches!(meta.headers.proto, PROTO_TCP | PROTO_UDP) {
+                    self.icmp_error(cx, frame, meta, IcmpError::PortUnreachable);
+                }
                 Verdict::Drop(DropReason::NoListener)
             }
             Err(reason) => Verdict::Drop(reason),
@@ -487,6 +494,14 @@ fn answer(cx: &mut Context<'_>, meta: &Meta, write: impl FnOnce(&mut Frame) -> b
     }
 }
 
+/// What an MTU leaves for a packet behind the frame's tags. A link carries its MTU with one tag; each
+/// further one takes its 4 bytes from the packet (the kernel drops a frame over MTU + 18 unseen).
+#[inline]
+fn room(mtu: u16, meta: &Meta) -> u16 {
+    let further = meta.headers.tags().saturating_sub(1) * ethernet::TAG_LEN;
+    mtu.saturating_sub(further as u16)
+}
+
 #[inline]
 fn destination(frame: &Frame, meta: &Meta) -> IpAddr {
     let l3 = meta.headers.l3 as usize;
@@ -556,8 +571,12 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
         if meta.recirculations > 0 {
             return self.route(cx, frame, meta);
         }
+        let port = self.ports[meta.ingress_port.index()];
+        if frame.len() > usize::from(port.mtu) + ethernet::HEADER_LEN + MAX_TAGS * ethernet::TAG_LEN {
+            return Verdict::Drop(DropReason::Giant);
+        }
         self.scheme.arrived(cx.now, frame, meta);
-        match self.kind(meta.ingress_port) {
+        match port.kind {
             PortKind::Host => self.host_frame(cx, frame, meta),
             PortKind::Up | PortKind::Down => self.fabric_frame(cx, frame, meta),
         }

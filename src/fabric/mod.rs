@@ -13,15 +13,11 @@ pub mod bridge;
 pub mod egress;
 /// Routes.
 pub mod fib;
-/// What a scheme fills in.
 pub mod hooks;
 /// The ingress stage.
 pub mod ingress;
-/// ARP and ND caches.
 pub mod neighbour;
-/// Slow-path messages the switch makes: ARP, ND, ICMP.
 pub mod reply;
-/// What is shown to users.
 pub mod view;
 
 use std::marker::PhantomData;

@@ -6,7 +6,7 @@ use crate::wire::Headers;
 /// Fits one cache line, beside the frame's handle, in a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta {
-    /// Where the headers are; egress must call [`crate::wire::parse`] again if it moved them.
+    /// Where the headers are; egress must call [`crate::wire::parse()`] again if it moved them.
     pub headers: Headers,
     /// Port the frame came in by, or on whose behalf it was made.
     pub ingress_port: PortId,

@@ -22,7 +22,6 @@ pub mod program;
 pub mod switch;
 /// Match tables.
 pub mod table;
-/// The traffic manager: paced priority queues.
 pub mod tm;
 /// Where a frame goes next.
 pub mod verdict;

@@ -4,9 +4,7 @@
 //! chunks it lent to the kernel and says how many ([`Port::held`]), so that a pool's chunks can be
 //! accounted for at any time.
 
-/// Ports in memory: for tests, benches and virtual time.
 pub mod mem;
-/// AF_XDP ports; the only module that names xsk-rs and libbpf.
 pub mod xdp;
 
 use std::io;
@@ -18,7 +16,8 @@ use crate::frame::{Burst, Pool};
 /// What the kernel counted at an AF_XDP socket (`XDP_STATISTICS`), and what the port itself saw.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceStats {
-    /// Frames lost for other reasons than a full ring, e.g. too long for a chunk.
+    /// Frames lost for other reasons than a full RX ring: no chunk in the fill ring (those are counted
+    /// in `rx_fill_ring_empty` too), or too long for a chunk.
     pub rx_dropped: u64,
     /// Frames lost because the RX ring was full: the switch was too slow.
     pub rx_ring_full: u64,

@@ -4,10 +4,10 @@
 //! fails all are closed again. SIGINT and SIGTERM stop it; queues get a moment to empty, and the
 //! books are checked.
 
+mod answer;
 mod clock;
 mod control;
 mod netns;
-/// What a running switch tells of itself.
 pub mod report;
 mod wait;
 mod worker;
@@ -21,7 +21,7 @@ use std::thread;
 use crossbeam::channel::{Sender, bounded, unbounded};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tracing::{info, warn};
+use tracing::{debug, info};
 
 use crate::config::{PollMode, SwitchConfig};
 use crate::port::xdp::XdpError;
@@ -30,7 +30,9 @@ pub use clock::now;
 pub use control::query;
 
 use control::{ControlServer, Target};
-use wait::{Waiter, Waker};
+pub(crate) use wait::Waiter;
+use wait::Waker;
+pub(crate) use worker::{MAX_SLEEP, RETRY, SPIN};
 use worker::{Setup, Worker};
 
 /// Requests that may wait for a worker.
@@ -270,7 +272,7 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
                 running -= 1;
                 stopping = true;
                 if let Err(e) = result {
-                    warn!(worker = id, error = %e, "worker ended");
+                    debug!(worker = id, error = %e, "worker ended"); // told by the caller
                     if outcome.is_ok() {
                         outcome = Err(e);
                     }

@@ -129,6 +129,14 @@ pub struct PortReport {
     pub device: DeviceStats,
 }
 
+impl PortReport {
+    /// Frames that the kernel lost before the switch could receive them: it was too slow, or had no
+    /// memory for them. They are in no other counter.
+    pub fn missed(&self) -> u64 {
+        self.device.rx_dropped + self.device.rx_ring_full
+    }
+}
+
 /// Sums over all ports of a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {

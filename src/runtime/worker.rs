@@ -13,70 +13,66 @@ use crossbeam::channel::Receiver;
 use tracing::{error, info, warn};
 
 use crate::config::{PollMode, SwitchConfig};
-use crate::control::{Request, Show};
 use crate::dataplane::{self, Dataplane};
-use crate::frame::{Burst, Pool};
-use crate::id::{PortId, PortKind};
-use crate::pisa::Queue;
+use crate::frame::{BURST, Burst, Pool};
+use crate::id::{PortId, PortKind, XdpMode};
 use crate::port::Port;
 use crate::port::xdp::{Device, Memory, XdpOptions, XdpPort};
 use crate::time::{Instant, MICROS, MILLIS, SECONDS, earliest};
 
 use super::clock::now;
 use super::control::Ask;
-use super::report::{
-    Body, DropsReport, NeighbourReport, PathReport, PortReport, QueueReport, Report, StationReport, Totals, UmemReport,
-    WorkerReport, drop_map,
-};
 use super::wait::Waiter;
 use super::{RuntimeError, SwitchInstance, netns};
 
+/// Bursts taken from a port before the next one gets its turn: together what one `sendto` sends.
+const BURSTS: usize = 4;
 /// How long an adaptive worker looks on after the last frame before it sleeps: about what a wake-up
 /// costs.
-const SPIN: u64 = 20 * MICROS;
+pub(crate) const SPIN: u64 = 20 * MICROS;
 /// A deadline nearer than this is waited for awake: sleeping would overshoot it.
 const NEAR: u64 = 15 * MICROS;
 /// How soon to look again at a ring that was full, or has frames the kernel did not take.
-const RETRY: u64 = 100 * MICROS;
+pub(crate) const RETRY: u64 = 100 * MICROS;
 /// Longest sleep, so that a lost wake-up could only ever cost this much.
-const MAX_SLEEP: u64 = SECONDS;
+pub(crate) const MAX_SLEEP: u64 = SECONDS;
 /// How long queued frames get to leave at shutdown.
 const DRAIN: u64 = 200 * MILLIS;
 
 /// One port of a running switch.
-struct PortSlot {
-    port: XdpPort,
+pub(super) struct PortSlot {
+    pub port: XdpPort,
     /// Why it is dead: the system's words.
-    dead: Option<String>,
+    pub dead: Option<String>,
 }
 
 /// A running switch.
-struct Running {
-    config: SwitchConfig,
-    plane: Box<dyn Dataplane>,
-    ports: Vec<PortSlot>,
+pub(super) struct Running {
+    pub config: SwitchConfig,
+    pub plane: Box<dyn Dataplane>,
+    pub ports: Vec<PortSlot>,
 }
 
 #[derive(Default)]
-struct Stats {
-    loops: u64,
-    idle_loops: u64,
-    sleeps: u64,
-    frames: u64,
+pub(super) struct Stats {
+    pub loops: u64,
+    pub idle_loops: u64,
+    pub sleeps: u64,
+    pub frames: u64,
 }
 
 pub(super) struct Worker {
-    id: usize,
-    core: Option<usize>,
-    poll: PollMode,
+    pub id: usize,
+    pub core: Option<usize>,
+    pub poll: PollMode,
     // Before the pool: ports give up the kernel's hold on its memory first.
-    switches: Vec<Running>,
-    pool: Pool,
+    pub switches: Vec<Running>,
+    pub pool: Pool,
     waiter: Waiter,
     asks: Receiver<Ask>,
     stop: Arc<AtomicBool>,
     burst: Burst,
-    stats: Stats,
+    pub stats: Stats,
 }
 
 /// What a worker is started with.
@@ -103,6 +99,15 @@ impl Worker {
                 instance.config.ports.iter().map(|p| Device::query(&p.interface)).collect();
             devices.push(found.map_err(|e| RuntimeError::port(&instance.config.name, e))?);
         }
+        for (port, device) in instances.iter().flat_map(|i| &i.config.ports).zip(devices.iter().flatten()) {
+            if let Some(mtu) = port.mtu.filter(|mtu| u32::from(*mtu) > device.mtu) {
+                return Err(RuntimeError::Impossible(format!(
+                    "port `{0}`: mtu = {mtu} is over the interface's {1}: ip link set {0} mtu {mtu}, or lower it in the \
+                     configuration",
+                    device.name, device.mtu
+                )));
+            }
+        }
         let mtu = devices.iter().flatten().map(|d| d.mtu).max().unwrap_or(0);
         // Two tags fit beside the largest packet; 4 KiB chunks only where 2 KiB ones don't do.
         let chunk_size = if mtu + 22 <= 2048 - 256 { 2048 } else { 4096 };
@@ -117,10 +122,21 @@ impl Worker {
             let config = instance.config;
             let mtus: Vec<u16> = devices.iter().map(|d| d.mtu.min(u32::from(u16::MAX)) as u16).collect();
             let plane = dataplane::build(&config, &mtus);
-            // Half of the switch's frames for receiving, half for its queues.
-            let fill = config.runtime.frames as usize / 2 / config.ports.len();
+            if let Some(port) = config.ports.iter().find(|p| p.mode == XdpMode::Generic) {
+                // The kernel hands over what it has merged or not yet cut, and a chunk takes one frame:
+                // unlike native mode, generic mode does not switch that off at a veth's peer.
+                warn!(
+                    switch = config.name,
+                    port = port.interface,
+                    "generic mode loses segments in one piece, and TCP with them: `ethtool -K INTERFACE tso off gso off` \
+                     at a veth's other end, `ethtool -K {} gro off lro off` here",
+                    port.interface
+                );
+            }
+            let weights: usize = config.ports.iter().map(|p| fill_weight(p.kind)).sum();
             let mut ports = Vec::new();
             for (port, device) in config.ports.iter().zip(devices) {
+                let fill = config.runtime.frames as usize * 2 / 3 * fill_weight(port.kind) / weights;
                 let options = XdpOptions { mode: port.mode, fill, complete_checksums: port.kind == PortKind::Host };
                 let opened = XdpPort::open(&memory, &mut pool, device, &options);
                 let port = opened.map_err(|e| RuntimeError::port(&config.name, e))?;
@@ -173,10 +189,16 @@ impl Worker {
             let Running { plane, ports, config } = running;
             if receive {
                 for (i, slot) in ports.iter_mut().enumerate() {
-                    slot.port.rx_burst(&mut self.pool, &mut self.burst);
-                    if !self.burst.is_empty() {
-                        moved += self.burst.len();
-                        plane.receive(now(), PortId(i as u8), &mut self.pool, &mut self.burst);
+                    for _ in 0..BURSTS {
+                        slot.port.rx_burst(&mut self.pool, &mut self.burst);
+                        let n = self.burst.len();
+                        if n > 0 {
+                            moved += n;
+                            plane.receive(now(), PortId(i as u8), &mut self.pool, &mut self.burst);
+                        }
+                        if n < BURST {
+                            break;
+                        }
                     }
                 }
             }
@@ -262,163 +284,13 @@ impl Worker {
         }
         Ok(())
     }
-
-    fn umem(&self) -> UmemReport {
-        let held = self.switches.iter().flat_map(|r| &r.ports).map(|s| s.port.held()).sum();
-        let waiting = |r: &Running| {
-            let ledger = r.plane.ledger();
-            ledger.ports.iter().map(|(c, queued)| queued + c.held).sum::<u64>() as usize
-        };
-        let in_queues = self.switches.iter().map(waiting).sum();
-        let (chunks, free) = (self.pool.chunks(), self.pool.free_count());
-        UmemReport {
-            chunks,
-            capacity: self.pool.capacity(),
-            free,
-            held,
-            in_queues,
-            balanced: chunks == free + held + in_queues,
-        }
-    }
-
-    fn report(&self, ask: &Ask) -> Report {
-        let Request::Show(show) = ask.request;
-        let r = &self.switches[ask.switch];
-        Report {
-            switch: r.config.name.clone(),
-            role: r.config.role,
-            selector: r.config.selector.to_string(),
-            body: self.body(r, show),
-        }
-    }
-
-    fn body(&self, r: &Running, show: Show) -> Body {
-        let now = now();
-        match show {
-            Show::Ports => {
-                let ports: Vec<_> = (0..r.ports.len()).map(|i| r.port(PortId(i as u8))).collect();
-                let mut total = Totals::default();
-                for (counters, queued) in r.plane.ledger().ports {
-                    total.add(&counters, queued);
-                }
-                Body::Ports { ports, total }
-            }
-            Show::Queues => Body::Queues { queues: r.queues() },
-            Show::Drops => Body::Drops { drops: r.drops() },
-            Show::Umem => Body::Umem { umem: self.umem() },
-            Show::Paths => Body::Paths { paths: r.paths() },
-            Show::Workers => {
-                let kicks = self.switches.iter().flat_map(|r| &r.ports).map(|s| s.port.stats().tx_kicks).sum();
-                let worker = WorkerReport {
-                    id: self.id,
-                    core: self.core,
-                    poll: self.poll.to_string(),
-                    switches: self.switches.len(),
-                    loops: self.stats.loops,
-                    idle_loops: self.stats.idle_loops,
-                    sleeps: self.stats.sleeps,
-                    frames: self.stats.frames,
-                    kicks,
-                };
-                Body::Workers { workers: vec![worker] }
-            }
-            Show::Neighbours => {
-                let neighbours = r.plane.neighbours(now).into_iter().map(|n| NeighbourReport {
-                    address: n.address,
-                    mac: n.mac,
-                    port: n.port.map(|p| r.name(p)),
-                    age_ms: n.age_ms,
-                    probes: n.probes,
-                    waiting: n.waiting,
-                });
-                let stations = r.plane.stations(now).into_iter().map(|s| StationReport {
-                    mac: s.mac,
-                    port: r.name(s.port),
-                    age_ms: s.age_ms,
-                });
-                Body::Neighbours { neighbours: neighbours.collect(), stations: stations.collect() }
-            }
-        }
-    }
 }
 
-impl Running {
-    fn name(&self, port: PortId) -> String {
-        self.config.ports[port.index()].interface.clone()
-    }
-
-    fn port(&self, id: PortId) -> PortReport {
-        let (config, slot) = (&self.config.ports[id.index()], &self.ports[id.index()]);
-        let c = self.plane.counters(id);
-        PortReport {
-            port: config.interface.clone(),
-            id,
-            kind: config.kind,
-            state: if self.plane.is_port_up(id) { "up".into() } else { "down".into() },
-            reason: slot.dead.clone(),
-            mode: slot.port.mode(),
-            rate: self.plane.queues().rate(id),
-            mtu: config.mtu.unwrap_or(slot.port.device().mtu as u16),
-            mac: slot.port.device().mac,
-            rx: c.rx,
-            rx_bytes: c.rx_bytes,
-            tx: c.tx,
-            tx_bytes: c.tx_bytes,
-            generated: c.generated,
-            forwarded: c.forwarded,
-            consumed: c.consumed,
-            held: c.held,
-            enqueued: c.enqueued,
-            queued: self.plane.queues().queued(id),
-            drops: c.drops().total(),
-            ingress_drops: drop_map(&c.ingress_drops),
-            egress_drops: drop_map(&c.egress_drops),
-            device: slot.port.stats(),
-        }
-    }
-
-    fn queues(&self) -> Vec<QueueReport> {
-        let tm = self.plane.queues();
-        let ids = (0..self.ports.len()).map(|i| PortId(i as u8));
-        let all = ids.flat_map(|id| Queue::ALL.map(|queue| (id, queue)));
-        let report = |(id, queue): (PortId, Queue)| {
-            let d = tm.depth(id, queue);
-            QueueReport {
-                port: self.name(id),
-                queue: queue.name().into(),
-                packets: d.packets,
-                bytes: d.bytes,
-                peak_packets: d.peak_packets,
-                peak_bytes: d.peak_bytes,
-                enqueued: d.enqueued,
-                dropped: d.dropped,
-                ecn_marked: if queue == Queue::Data { tm.ecn_marked(id) } else { 0 },
-            }
-        };
-        all.map(report).collect()
-    }
-
-    fn drops(&self) -> DropsReport {
-        let mut all = crate::counters::Drops::default();
-        let mut by_port = std::collections::BTreeMap::new();
-        for i in 0..self.ports.len() {
-            let drops = self.plane.counters(PortId(i as u8)).drops();
-            all.add(&drops);
-            if drops.total() > 0 {
-                by_port.insert(self.name(PortId(i as u8)), drop_map(&drops));
-            }
-        }
-        DropsReport { total: all.total(), by_reason: drop_map(&all), by_port }
-    }
-
-    fn paths(&self) -> Vec<PathReport> {
-        let names = |ports: &[PortId]| ports.iter().map(|p| self.name(*p)).collect::<Vec<_>>();
-        let report = |p: crate::fabric::view::PathView| PathReport {
-            prefix: p.prefix.to_string(),
-            connected: p.connected,
-            priorities: p.priorities.iter().map(|ports| names(ports)).collect(),
-            serving: p.serving.iter().map(|id| (self.name(*id), self.plane.counters(*id).tx)).collect(),
-        };
-        self.plane.paths().into_iter().map(report).collect()
+/// How the two thirds of a switch's frames that are for receiving are dealt out. A host's TCP sends a
+/// whole window at once; what comes from another switch was queued and paced there.
+fn fill_weight(kind: PortKind) -> usize {
+    match kind {
+        PortKind::Host => 4,
+        PortKind::Up | PortKind::Down => 1,
     }
 }

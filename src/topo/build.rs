@@ -1,17 +1,32 @@
 use ipnet::IpNet;
 
 use super::address::{self, FIRST_HOST};
+use super::exception::Exceptions;
+use super::route::{Area, Graph, Uplink, Vertex};
 use super::shape::{Plan, Upper};
-use super::{End, Fabric, FabricOptions, Host, Link, Switch};
+use super::{End, Fabric, FabricOptions, Host, Link, LinkChange, LinkException, LinkProblem, Switch};
 use crate::config::{
-    PortConfig, QueueOptions, RouteConfig, RuntimeOptions, Segment, SwitchConfig, XdpMode, derived_mac, derived_seed,
+    FRAMES, PortConfig, QueueOptions, RuntimeOptions, Segment, SwitchConfig, XdpMode, derived_mac, derived_seed,
 };
-use crate::id::{PortId, PortKind, Role, SwitchId};
+use crate::id::{PortId, PortKind, PortMask, Role, SwitchId};
 use crate::units::BitRate;
 
+/// Why a plan with exceptions is no fabric.
+pub(super) enum Flaw {
+    /// Exceptions that name no link, or that their link can't have.
+    Links(Vec<LinkProblem>),
+    /// A ToR and one that it can't reach.
+    Cut(String, String),
+}
+
 /// Builds a plan whose sizes were checked, so that every number fits its octet.
-pub(super) fn fabric(plan: &Plan, options: &FabricOptions) -> Fabric {
-    let mut build = Build { options, fabric: Fabric { switches: vec![], hosts: vec![], links: vec![] } };
+pub(super) fn fabric(plan: &Plan, options: &FabricOptions, exceptions: &[LinkException]) -> Result<Fabric, Flaw> {
+    let mut build = Build {
+        options,
+        fabric: Fabric { switches: vec![], hosts: vec![], links: vec![] },
+        graph: Graph::default(),
+        exceptions: Exceptions::of(exceptions),
+    };
     let spine_names = matches!(plan.upper, Upper::Spines(_));
     let tors: Vec<Vec<Node>> = each(plan.pods)
         .map(|pod| {
@@ -33,7 +48,7 @@ pub(super) fn fabric(plan: &Plan, options: &FabricOptions) -> Fabric {
         Upper::Spines(spines) => build.spines(&tors[0], spines),
         Upper::Planes { aggs, uplinks } => build.planes(&tors, aggs, uplinks),
     }
-    build.fabric
+    build.finish()
 }
 
 /// 0 to `n` - 1 as octets.
@@ -41,27 +56,30 @@ fn each(n: usize) -> impl Iterator<Item = u8> {
     (0..n).map(|i| u8::try_from(i).expect("the plan was checked"))
 }
 
-/// Index into the fabric's switches.
+/// Index into the fabric's switches and the graph's vertices.
 #[derive(Clone, Copy)]
 struct Node(usize);
 
 struct Build<'a> {
     options: &'a FabricOptions,
     fabric: Fabric,
+    graph: Graph,
+    exceptions: Exceptions<'a>,
 }
+
+/// Frames of a switch for each of its host ports: two thirds to receive into, for a host's TCP sends a
+/// whole window at once, and one for the queue.
+const FRAMES_HOST: u32 = 3072;
+/// The same for a port to another switch. A fat tree of k = 4 then takes 240 MiB.
+const FRAMES_FABRIC: u32 = 1024;
 
 impl Build<'_> {
     fn spines(&mut self, leaves: &[Node], spines: usize) {
         let spines: Vec<_> = each(spines)
             .map(|j| self.router(format!("spine{j}"), Role::Core, None, j, address::core_number(0)))
             .collect();
-        for (tor, leaf) in (0u8..).zip(leaves) {
-            for (plane, spine) in (0u8..).zip(&spines) {
-                let (up, down) = self.connect(*leaf, *spine);
-                self.route(*leaf, address::plane_prefixes(plane), vec![up]);
-                self.route(*spine, address::rack_prefixes(0, tor), vec![down]);
-            }
-            self.default_up(*leaf);
+        for leaf in leaves {
+            self.uplinks_of_tor(*leaf, &spines);
         }
     }
 
@@ -80,32 +98,55 @@ impl Build<'_> {
             let core = |m| self.router(name(m), Role::Core, None, plane, address::core_number(m));
             cores.push(each(uplinks).map(core).collect::<Vec<_>>());
         }
-        for (pod, (tors, aggs)) in (0u8..).zip(tors.iter().zip(&pods)) {
-            for (tor, tor_node) in (0u8..).zip(tors) {
-                for (plane, agg) in (0u8..).zip(aggs) {
-                    let (up, down) = self.connect(*tor_node, *agg);
-                    self.route(*tor_node, address::plane_prefixes(plane), vec![up]);
-                    self.route(*agg, address::rack_prefixes(pod, tor), vec![down]);
-                }
-                self.default_up(*tor_node);
+        for (tors, aggs) in tors.iter().zip(&pods) {
+            for tor in tors {
+                self.uplinks_of_tor(*tor, aggs);
             }
         }
         for (pod, aggs) in (0u8..).zip(&pods) {
-            for (plane, (agg, cores)) in (0u8..).zip(aggs.iter().zip(&cores)) {
-                for (m, core) in (0u8..).zip(cores) {
-                    let (up, down) = self.connect(*agg, *core);
-                    self.route(*agg, address::router_prefixes(plane, address::core_number(m)), vec![up]);
-                    self.route(*core, address::pod_prefixes(pod), vec![down]);
-                    self.route(*core, address::router_prefixes(plane, address::agg_number(pod)), vec![down]);
+            for (agg, cores) in aggs.iter().zip(&cores) {
+                for core in cores {
+                    if let Some((_, down)) = self.connect(*agg, *core) {
+                        self.aggregate(*core, Area::Pod(pod), PortMask::only(down));
+                    }
                 }
-                self.route(*agg, address::pod_prefixes(pod), vec![]);
+                // Else the default route would send up what no rack has, and the core straight back.
+                self.aggregate(*agg, Area::Pod(pod), PortMask::EMPTY);
                 self.default_up(*agg);
             }
         }
     }
 
+    /// Links a ToR to the lowest switch of each plane. A plane without a link is a discard: by the
+    /// default route its addresses would go up into another plane, which can't reach them.
+    fn uplinks_of_tor(&mut self, tor: Node, planes: &[Node]) {
+        for (plane, upper) in (0u8..).zip(planes) {
+            let up = self.connect(tor, *upper).map(|(up, _)| up);
+            self.aggregate(tor, Area::Plane(plane), up.into_iter().collect());
+        }
+        self.default_up(tor);
+    }
+
+    /// Gives the switches their routes and takes out those that no link is left to.
+    fn finish(self) -> Result<Fabric, Flaw> {
+        let mut fabric = self.fabric;
+        let problems = self.exceptions.problems(&fabric);
+        if !problems.is_empty() {
+            return Err(Flaw::Links(problems));
+        }
+        let name = |i: usize| fabric.switches[i].name().to_owned();
+        let routes = self.graph.routes().map_err(|(from, to)| Flaw::Cut(name(from), name(to)))?;
+        for (switch, routes) in fabric.switches.iter_mut().zip(routes) {
+            switch.config.routes = routes;
+        }
+        // Ids, MACs, addresses and seeds stay those of the place, so that a fabric with exceptions
+        // can be compared with the whole one.
+        fabric.switches.retain(|switch| !switch.config.ports.is_empty());
+        Ok(fabric)
+    }
+
     fn tor(&mut self, name: String, pod: u8, tor: u8) -> Node {
-        let node = self.switch(name, Role::Tor, Some(pod.into()));
+        let node = self.switch(name, Role::Tor, Some(pod.into()), address::rack_prefixes(pod, tor), Area::Pod(pod));
         let segment =
             Segment { ipv4: Some(address::segment_v4(pod, tor, 1)), ipv6: Some(address::segment_v6(pod, tor, 1)) };
         self.config(node).segment = Some(segment);
@@ -114,14 +155,14 @@ impl Build<'_> {
 
     /// A switch with addresses of its own in place of a segment's.
     fn router(&mut self, name: String, role: Role, pod: Option<u16>, plane: u8, number: u8) -> Node {
-        let node = self.switch(name, role, pod);
+        let node = self.switch(name, role, pod, address::router_prefixes(plane, number), Area::Plane(plane));
         let (v4, v6) = address::router(plane, number);
         self.config(node).router_ipv4 = Some(v4);
         self.config(node).router_ipv6 = Some(v6);
         node
     }
 
-    fn switch(&mut self, name: String, role: Role, pod: Option<u16>) -> Node {
+    fn switch(&mut self, name: String, role: Role, pod: Option<u16>, prefixes: [IpNet; 2], area: Area) -> Node {
         let node = Node(self.fabric.switches.len());
         // 0 is what a file without an id gets.
         let id = SwitchId(u16::try_from(node.0 + 1).expect("the plan was checked"));
@@ -141,13 +182,20 @@ impl Build<'_> {
             routes: vec![],
         };
         self.fabric.switches.push(Switch { pod, config });
+        let rack = role == Role::Tor;
+        self.graph.vertices.push(Vertex { prefixes, rack, area, aggregates: vec![], up: vec![] });
         node
     }
 
     fn host(&mut self, tor: Node, pod: u8, tor_number: u8, octet: u8) {
         let name = format!("h{pod}-{tor_number}-{octet}");
         let mac = address::host_mac(pod, tor_number, octet);
-        let rate = self.options.host_rate.unwrap_or(self.options.rate);
+        let tor_name = self.config(tor).name.clone();
+        let rate = match self.exceptions.take(&name, &tor_name) {
+            Some(LinkChange::Rate(rate)) => rate,
+            // Absent is a problem here, noted with the exceptions.
+            Some(LinkChange::Absent) | None => self.options.host_rate.unwrap_or(self.options.rate),
+        };
         let mtu = self.options.host_mtu;
         self.port(tor, &name, PortKind::Host, rate, mtu, None);
         let a = End { node: name.clone(), interface: "eth0".into(), mac };
@@ -165,16 +213,24 @@ impl Build<'_> {
         self.fabric.links.push(Link { a, b, rate, mtu });
     }
 
-    /// Links two switches; gives the up port of the lower and the down port of the upper.
-    fn connect(&mut self, lower: Node, upper: Node) -> (PortId, PortId) {
-        let (rate, mtu) = (self.options.rate, self.options.fabric_mtu);
+    /// Links two switches; gives the up port of the lower and the down port of the upper, nothing if
+    /// the link is left out.
+    fn connect(&mut self, lower: Node, upper: Node) -> Option<(PortId, PortId)> {
+        debug_assert!(lower.0 < upper.0, "the graph wants lower tiers first");
         let lower_name = self.config(lower).name.clone();
         let upper_name = self.config(upper).name.clone();
+        let rate = match self.exceptions.take(&lower_name, &upper_name) {
+            Some(LinkChange::Absent) => return None,
+            Some(LinkChange::Rate(rate)) => rate,
+            None => self.options.rate,
+        };
+        let mtu = self.options.fabric_mtu;
         let up = self.port(lower, &upper_name, PortKind::Up, rate, mtu, Some(upper));
         let down = self.port(upper, &lower_name, PortKind::Down, rate, mtu, Some(lower));
         let link = Link { a: self.end(lower, &upper_name), b: self.end(upper, &lower_name), rate, mtu };
         self.fabric.links.push(link);
-        (up, down)
+        self.vertex(lower).up.push(Uplink { port: up, peer: upper.0, peer_port: down });
+        Some((up, down))
     }
 
     fn port(&mut self, node: Node, peer: &str, kind: PortKind, rate: BitRate, mtu: u16, far: Option<Node>) -> PortId {
@@ -183,6 +239,9 @@ impl Build<'_> {
         let id = PortId(u8::try_from(ports.len()).expect("the plan was checked"));
         let mode = XdpMode::default();
         ports.push(PortConfig { interface: peer.into(), kind, rate, mtu: Some(mtu), mode, peer_mac });
+        let of = |p: &PortConfig| if p.kind == PortKind::Host { FRAMES_HOST } else { FRAMES_FABRIC };
+        let frames: u32 = ports.iter().map(of).sum();
+        self.config(node).runtime.frames = frames.max(*FRAMES.start());
         id
     }
 
@@ -191,18 +250,21 @@ impl Build<'_> {
         End { node: config.name.clone(), interface: interface.into(), mac: config.mac }
     }
 
-    fn route(&mut self, node: Node, prefixes: [IpNet; 2], ports: Vec<PortId>) {
-        let routes = prefixes.map(|prefix| RouteConfig { prefix, ports: ports.clone() });
-        self.config(node).routes.extend(routes);
+    fn aggregate(&mut self, node: Node, area: Area, ports: PortMask) {
+        self.vertex(node).aggregates.push((area, ports));
     }
 
     /// Everything else by any uplink; called when all uplinks are there.
     fn default_up(&mut self, node: Node) {
-        let up = self.config(node).ports_of(PortKind::Up).iter().collect();
-        self.route(node, address::default_prefixes(), up);
+        let up = self.config(node).ports_of(PortKind::Up);
+        self.aggregate(node, Area::All, up);
     }
 
     fn config(&mut self, node: Node) -> &mut SwitchConfig {
         &mut self.fabric.switches[node.0].config
+    }
+
+    fn vertex(&mut self, node: Node) -> &mut Vertex {
+        &mut self.graph.vertices[node.0]
     }
 }

@@ -1,34 +1,46 @@
 //! Topologies: who is wired to whom, every address and every route. Pure data.
 //!
-//! [`Shape`](crate::topo::Shape) says what to build, [`FabricOptions`](crate::topo::FabricOptions)
-//! how; the result is a [`Fabric`](crate::topo::Fabric): plain lists of switches, hosts and links, the
-//! same for the same input. Each switch carries its own configuration, held to the rules a file has
-//! to obey.
+//! [`Shape`] says what to build, [`FabricOptions`] how, and [`LinkException`]s which links are not
+//! like the others; a file says all three ([`Fabric::load`]). The result is a [`Fabric`]: plain lists
+//! of switches, hosts and links, the same for the same input. Each switch carries its own
+//! configuration, held to the rules a file has to obey.
 //!
 //! Routing is the two-level scheme of a folded Clos. Up: a default route over all uplinks. Down: the
-//! longest prefix, one port. Only up-then-down paths exist, so nothing loops, and an aggregation
-//! switch discards what is in its pod's prefix but in no rack's (RFC 4632 section 5.1), which the
-//! default route would send up and the core straight back.
+//! longest prefix. Only up-then-down paths exist, so nothing loops, and an aggregation switch
+//! discards what is in its pod's prefix but in no rack's (RFC 4632 section 5.1), which the default
+//! route would send up and the core straight back. Where links are missing, longer prefixes keep
+//! traffic off the ways that lead nowhere.
 
 /// Every address as a function of its place in the fabric.
 pub mod address;
-/// From a shape to switches, links and routes.
+/// From a shape to switches, hosts and links.
 mod build;
+/// Links that differ from what the shape says.
+mod exception;
+/// Fabrics from TOML files.
+mod file;
+/// From the wiring to routes.
+mod route;
 /// What can be built, its text forms and limits.
 mod shape;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
+pub use exception::{LinkChange, LinkException, LinkProblem};
 pub use shape::{MAX_NODES, Shape, TopoError};
 
-use crate::config::{PortConfig, Selector, SwitchConfig};
+use crate::config::{ConfigError, PortConfig, Selector, SwitchConfig};
 use crate::id::{Role, SwitchId};
 use crate::units::BitRate;
 use crate::wire::MacAddr;
+
+/// Seed of a fabric where its user gives none, on the command line or in a file.
+pub const DEFAULT_SEED: u64 = 1;
 
 /// How a fabric is built, whatever its shape.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -173,7 +185,7 @@ pub struct Link {
 /// A whole fabric. Names, MACs and addresses are unique in it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Fabric {
-    /// By tier: ToRs, aggs, cores; within a tier by pod.
+    /// By tier: ToRs, aggs, cores; within a tier by pod. One that has lost all its links is not there.
     pub switches: Vec<Switch>,
     /// By pod, ToR and number.
     pub hosts: Vec<Host>,
@@ -182,6 +194,23 @@ pub struct Fabric {
 }
 
 impl Fabric {
+    /// Reads a file that describes a fabric; `docs/topology.md` has its keys.
+    ///
+    /// # Errors
+    /// The file can't be read, or [`Fabric::parse`] refuses it.
+    pub fn load(path: &Path) -> Result<Fabric, ConfigError> {
+        ConfigError::read_text(path).and_then(|text| Fabric::parse(&text, &path.display().to_string()))
+    }
+
+    /// Builds what TOML `text` describes; `file` is the name that errors carry.
+    ///
+    /// # Errors
+    /// All problems of the first gate that found any, in the order of the file: TOML and its keys,
+    /// each value, then what [`Shape::build_with`] refuses.
+    pub fn parse(text: &str, file: &str) -> Result<Fabric, ConfigError> {
+        file::read(text, file)
+    }
+
     /// See [`Shape::LeafSpine`].
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 use std::fmt;
 
-use super::{Fabric, FabricOptions, build};
+use super::build::{self, Flaw};
+use super::{Fabric, FabricOptions, LinkException, LinkProblem};
 use crate::config::ConfigError;
 use crate::id::MAX_PORTS;
 
@@ -71,6 +72,21 @@ pub enum TopoError {
         /// What the switch would say.
         source: ConfigError,
     },
+    /// Exceptions that the shape has no link for, or that their link can't have.
+    #[error("{}", .0.iter().map(LinkProblem::to_string).collect::<Vec<_>>().join("\n"))]
+    Links(Vec<LinkProblem>),
+    /// Too many links are absent.
+    #[error("link \"{link}\": without it {from} can't reach {to} by any way up and then down: keep this link")]
+    Cut {
+        /// Place in the list of the first exception that parts two ToRs, given those before it.
+        index: usize,
+        /// That link.
+        link: LinkException,
+        /// A ToR.
+        from: String,
+        /// A ToR that it can't reach.
+        to: String,
+    },
 }
 
 impl fmt::Display for Shape {
@@ -129,6 +145,18 @@ impl Shape {
     /// [`MAX_PORTS`] ports on a switch, more than [`MAX_NODES`] nodes, or options that a switch
     /// would refuse.
     pub fn build(&self, options: &FabricOptions) -> Result<Fabric, TopoError> {
+        self.build_with(options, &[])
+    }
+
+    /// Builds the fabric with some links unlike the others.
+    ///
+    /// Absent links have no ports, and no route leads to where one would be needed. All else keeps
+    /// its name, number, addresses and seed; a switch that has lost all its links is not there.
+    ///
+    /// # Errors
+    /// As [`Shape::build`]; [`TopoError::Links`]; [`TopoError::Cut`] if two ToRs can't reach each
+    /// other.
+    pub fn build_with(&self, options: &FabricOptions, exceptions: &[LinkException]) -> Result<Fabric, TopoError> {
         let hosts = self.hosts_per_tor(options);
         let size = |cause| TopoError::Size { shape: *self, cause };
         let plan = self.plan(hosts).map_err(size)?;
@@ -138,7 +166,10 @@ impl Shape {
             return Err(size(format!("{wanted} hosts a ToR were asked for too: leave one of the two out")));
         }
         plan.check().map_err(size)?;
-        let fabric = build::fabric(&plan, options);
+        let fabric = build::fabric(&plan, options, exceptions).map_err(|flaw| match flaw {
+            Flaw::Links(problems) => TopoError::Links(problems),
+            Flaw::Cut(from, to) => blame(&plan, options, exceptions, (from, to)),
+        })?;
         for switch in &fabric.switches {
             switch.config.validate().map_err(|source| TopoError::Options { shape: *self, source })?;
         }
@@ -228,6 +259,21 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// The first of `exceptions` that parts two ToRs, given those before it; all of them part `pair`.
+fn blame(plan: &Plan, options: &FabricOptions, exceptions: &[LinkException], mut pair: (String, String)) -> TopoError {
+    // More absent links never join what fewer part: the least number that parts is searched for.
+    let (mut whole, mut parted) = (0, exceptions.len());
+    while whole + 1 < parted {
+        let middle = whole.midpoint(parted);
+        match build::fabric(plan, options, &exceptions[..middle]) {
+            Err(Flaw::Cut(from, to)) => (parted, pair) = (middle, (from, to)),
+            Ok(_) | Err(Flaw::Links(_)) => whole = middle,
+        }
+    }
+    let (index, (from, to)) = (parted - 1, pair);
+    TopoError::Cut { index, link: exceptions[index].clone(), from, to }
 }
 
 fn nonzero(sizes: &[(&str, usize)]) -> Result<(), String> {

@@ -1,10 +1,10 @@
 //! Headers on the wire.
 //!
-//! The packet path has its own small parser ([`parse`]): one pass, no allocation, and after it no
-//! accessor can panic, because [`Headers`] only holds offsets that were checked against the frame.
+//! The packet path has its own small parser (`parse`): one pass, no allocation, and after it no
+//! accessor can panic, because `Headers` only holds offsets that were checked against the frame.
 //! Slow-path messages (ARP, ND, ICMP) are read and written with smoltcp's `wire` in `fabric::reply`.
 //!
-//! Contract of every accessor here: offsets come from a [`Headers`] that [`parse`] returned for the
+//! Contract of every accessor here: offsets come from a `Headers` that `parse` returned for the
 //! same frame, and the fields it needs lie before `headers.end`.
 
 /// Internet checksums: full, incremental, and completion of partial ones.

@@ -146,9 +146,10 @@ fn a_header_that_lies_is_not_routed() {
 }
 
 #[test]
-fn a_giant_is_not_forwarded_where_it_does_not_fit() {
+fn a_frame_over_the_mtu_and_two_tags_is_a_giant() {
     let mut rig = Rig::tor();
     rig.meet_hosts();
-    let giant = udp(H0.to_station(&H1, false), 64, (1, 2), &[1; 1900]);
-    assert_eq!(rig.refuse(0, &giant), (vec![], vec![DropReason::TooBig]));
+    let frame = |len: usize| udp(H0.to_station(&H1, false), 64, (1, 2), &vec![1; len - 42]);
+    assert_eq!(rig.refuse(0, &frame(1500 + 14 + 8)), (vec![], vec![DropReason::TooBig]));
+    assert_eq!(rig.refuse(0, &frame(1500 + 14 + 9)), (vec![], vec![DropReason::Giant]));
 }

@@ -1,18 +1,18 @@
 //! Slow-path messages: what a switch says in its own name.
 //!
-//! - [`arp_read`], [`arp_reply`], [`arp_request`]: RFC 826.
-//! - [`nd_read`], [`neighbour_advertisement`], [`neighbour_solicitation`]: RFC 4861, section 7.
-//! - [`icmp_error`] and the one place for its rules, [`may_answer_with_error`]: RFC 1812, section
-//!   4.3.2, and RFC 4443, section 2.4; [`RateLimit`] bounds how many are sent.
-//! - [`echo_reply`]: ping to the switch's own addresses.
+//! - `arp_read`, `arp_reply`, `arp_request`: RFC 826.
+//! - `nd_read`, `neighbour_advertisement`, `neighbour_solicitation`: RFC 4861, section 7.
+//! - `icmp_error` and the one place for its rules, `may_answer_with_error`: RFC 1812, section
+//!   4.3.2, and RFC 4443, section 2.4; `RateLimit` bounds how many are sent.
+//! - `echo_reply`: ping to the switch's own addresses.
 //!
 //! Headers and messages are read and written with smoltcp's `wire`; only the Ethernet header and
 //! what is quoted verbatim is not. Everything is sans-IO: a function reads the frame that caused the
 //! message and fills a frame that the caller took from its pool. Common to all of them:
 //!
-//! - The VLAN tags of the frame replied to are kept, priorities included ([`tags`]); the caller
-//!   chooses the egress port and may rewrite the MAC addresses ([`ethernet::set_addresses`]).
-//! - What is written is at least [`ethernet::MIN_FRAME`] bytes, padded with zeros, and its checksums
+//! - The VLAN tags of the frame replied to are kept, priorities included (`tags`); the caller
+//!   chooses the egress port and may rewrite the MAC addresses (`ethernet::set_addresses`).
+//! - What is written is at least `ethernet::MIN_FRAME` bytes, padded with zeros, and its checksums
 //!   are complete.
 //! - A message that is not to be sent, or does not fit the frame's chunk, leaves the frame as it was.
 

@@ -20,13 +20,17 @@
 #![allow(unsafe_code)]
 
 mod device;
+mod live;
 mod memory;
 mod program;
+mod redirect;
 mod socket;
 
 pub use crate::id::XdpMode;
 pub use device::Device;
+pub use live::{LiveFrames, LiveLayout, LivePace, LiveState};
 pub use memory::{CHUNK_HEADROOM, Memory};
+pub use redirect::KernelRedirect;
 pub use socket::{XdpOptions, XdpPort};
 
 use std::io;

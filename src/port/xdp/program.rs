@@ -2,42 +2,42 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::id::XdpMode;
-use libbpf_rs::{MapCore, MapFlags, ObjectBuilder};
+use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, OpenObject};
 
 use super::{Device, XdpError};
 
 /// An ELF object as libelf wants it: aligned.
 #[repr(align(16))]
-struct Aligned<T: ?Sized>(T);
+pub(super) struct Aligned<T: ?Sized>(pub T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/weft.bpf.o")));
 
-/// The redirecting program on an interface. Dropping it detaches it, and so does the process's end.
+/// A program on an interface. Dropping it detaches it, and so does the process's end.
 #[derive(Debug)]
 pub(super) struct Program {
     _link: OwnedFd,
 }
 
 impl Program {
-    /// Loads the program, points `queue` at `socket` and attaches it to `device`.
+    /// Loads the redirecting program, points `queue` at `socket` and attaches it to `device`.
     ///
     /// # Errors
     /// No privilege, a program is attached already, or the driver does not do XDP.
     pub fn attach(device: &Device, mode: XdpMode, queue: u32, socket: RawFd) -> Result<Program, XdpError> {
-        let name = &device.name;
-        let load = |e: libbpf_rs::Error| {
-            let cause = libbpf_error(&e);
-            let remedy = match cause.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_BPF and CAP_NET_ADMIN",
-                _ => "this kernel may lack CONFIG_BPF_SYSCALL or CONFIG_XDP_SOCKETS",
-            };
-            XdpError::new(format!("XDP program for `{name}`"), cause, remedy)
-        };
-        let mut builder = ObjectBuilder::default();
-        let object = builder.name("weft").and_then(|b| b.open_memory(&OBJECT.0)).map_err(load)?.load().map_err(load)?;
+        let failed = |e: libbpf_rs::Error| load_error(&device.name, &e);
+        let object = open(&OBJECT.0).and_then(OpenObject::load).map_err(failed)?;
         let sockets = object.maps().find(|m| m.name() == "sockets").expect("bpf/weft.bpf.c has it");
-        sockets.update(&queue.to_ne_bytes(), &socket.to_ne_bytes(), MapFlags::ANY).map_err(load)?;
+        sockets.update(&queue.to_ne_bytes(), &socket.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
         let program = object.progs().find(|p| p.name() == "weft_redirect").expect("bpf/weft.bpf.c has it");
         // The link keeps the program, and the program its map, when `object` is closed.
+        Program::link(&program, device, mode)
+    }
+
+    /// Attaches a loaded program to `device`.
+    ///
+    /// # Errors
+    /// As for [`Program::attach`].
+    pub fn link(program: &libbpf_rs::Program<'_>, device: &Device, mode: XdpMode) -> Result<Program, XdpError> {
+        let name = &device.name;
         let link = create_link(program.as_fd().as_raw_fd(), device.index, mode).map_err(|cause| {
             let remedy = match cause.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_BPF and CAP_NET_ADMIN".into(),
@@ -55,6 +55,21 @@ impl Program {
         })?;
         Ok(Program { _link: link })
     }
+}
+
+/// An object's maps and programs before the kernel has seen them.
+pub(super) fn open(object: &[u8]) -> libbpf_rs::Result<OpenObject> {
+    ObjectBuilder::default().name("weft")?.open_memory(object)
+}
+
+/// Why the program for the interface `name` could not be loaded.
+pub(super) fn load_error(name: &str, error: &libbpf_rs::Error) -> XdpError {
+    let cause = libbpf_error(error);
+    let remedy = match cause.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_BPF and CAP_NET_ADMIN",
+        _ => "this kernel may lack CONFIG_BPF_SYSCALL or CONFIG_XDP_SOCKETS",
+    };
+    XdpError::new(format!("XDP program for `{name}`"), cause, remedy)
 }
 
 fn create_link(program: RawFd, ifindex: u32, mode: XdpMode) -> io::Result<OwnedFd> {
@@ -77,7 +92,7 @@ fn create_link(program: RawFd, ifindex: u32, mode: XdpMode) -> io::Result<OwnedF
 }
 
 /// libbpf-rs wraps the system's error in its own; the number is what remedies go by.
-fn libbpf_error(error: &libbpf_rs::Error) -> io::Error {
+pub(super) fn libbpf_error(error: &libbpf_rs::Error) -> io::Error {
     let mut source: Option<&dyn std::error::Error> = Some(error);
     while let Some(inner) = source {
         if let Some(code) = inner.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {

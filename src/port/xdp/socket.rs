@@ -13,7 +13,7 @@ use crate::frame::{BURST, Burst, Pool};
 use crate::port::{DeviceStats, Port};
 use crate::wire::{self, checksum};
 
-use super::memory::{UMEM_RING, system_error};
+use super::memory::system_error;
 use super::program::Program;
 use super::{Device, Memory, XdpError, XdpMode};
 
@@ -35,7 +35,7 @@ const BIND_PAUSE: Duration = Duration::from_millis(5);
 pub struct XdpOptions {
     /// Where in the kernel frames are taken.
     pub mode: XdpMode,
-    /// Chunks to lend to the kernel for receiving, at most 4096.
+    /// Chunks to lend to the kernel for receiving; no more than the RX ring holds are.
     pub fill: usize,
     /// Whether the peer may leave checksums unfinished: true for a veth to a host.
     pub complete_checksums: bool,
@@ -88,7 +88,7 @@ impl XdpPort {
             comp,
             memory: memory.clone(),
             scratch: Box::new([FrameDesc::default(); BURST]),
-            fill_target: options.fill.min(UMEM_RING as usize),
+            fill_target: options.fill.min(RING as usize),
             filled: 0,
             in_flight: 0,
             complete_checksums: options.complete_checksums,
@@ -109,22 +109,6 @@ impl XdpPort {
     /// The mode in use.
     pub fn mode(&self) -> XdpMode {
         self.mode
-    }
-
-    /// Closes the port and gives every chunk it held back to the pool.
-    pub fn close(mut self, pool: &mut Pool) {
-        let mut burst = Burst::new();
-        loop {
-            self.rx_burst(pool, &mut burst);
-            if burst.is_empty() {
-                break;
-            }
-            burst.drain().for_each(|frame| pool.free(frame));
-        }
-        self.complete(pool);
-        // What is left is in the fill ring, or was never sent. The kernel lets go of both when the
-        // socket is closed, but does not say which they are: they stay out of the pool, counted.
-        drop(self);
     }
 
     /// Lends chunks to the kernel until `fill_target` of them are with it.
@@ -243,6 +227,11 @@ impl Port for XdpPort {
             // The pool may have been empty when frames last came.
             if self.filled < self.fill_target {
                 self.refill(pool);
+            }
+            // A zero-copy driver that ran out of chunks waits to be told (never set in copy mode). A
+            // failure shows as frames lost for want of chunks, and is tried again.
+            if self.fill.needs_wakeup() {
+                let _ = self.fill.wakeup(self.rx.fd_mut(), 0);
             }
             return;
         }

@@ -1,0 +1,225 @@
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Subcommand};
+
+use crate::config::Selector;
+use crate::lab::{self, DEFAULT_NAME, LabError, LabName, UpOptions};
+use crate::runtime::{self, RuntimeConfig, SwitchInstance};
+use crate::topo::{DEFAULT_SEED, Fabric, FabricOptions, Shape};
+use crate::units::BitRate;
+
+use super::run::Poll;
+use super::{Failure, Outcome, print, start_logging};
+
+#[derive(Subcommand, Debug)]
+pub(super) enum LabCommand {
+    /// Make namespaces, links and addresses, start every switch, and wait until they forward
+    Up(UpArgs),
+    /// Stop the switches and remove all that `up` made; harmless when there is nothing
+    Down(NameArgs),
+    /// Hosts, switches and links of a lab
+    Status(StatusArgs),
+    /// Run a command in a host's (or switch's) namespace
+    Exec(ExecArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("shape").required(true).args(["leaf_spine", "fat_tree", "clos", "rack", "file"]))]
+pub(super) struct UpArgs {
+    /// Leaves x spines, e.g. 2x2
+    #[arg(long, value_name = "LxS", value_parser = Shape::parse_leaf_spine)]
+    leaf_spine: Option<Shape>,
+    /// Fat tree of k-port switches, k even
+    #[arg(long, value_name = "K")]
+    fat_tree: Option<usize>,
+    /// Pods x ToRs a pod x aggs a pod x cores, e.g. 2x2x2x4
+    #[arg(long, value_name = "PxTxAxC", value_parser = Shape::parse_clos)]
+    clos: Option<Shape>,
+    /// One ToR with N hosts
+    #[arg(long, value_name = "N")]
+    rack: Option<usize>,
+    /// A fabric described by a TOML file: a shape, and links that are slower or absent
+    /// (docs/topology.md)
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Name of the lab, for several side by side (a-z, 0-9, -)
+    #[arg(long, default_value = DEFAULT_NAME)]
+    name: LabName,
+    #[command(flatten)]
+    options: ShapeOptions,
+    /// Threads that run the switches
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    workers: u16,
+    /// What a worker does when no frame waits
+    #[arg(long, value_enum, default_value = "adaptive")]
+    poll: Poll,
+}
+
+/// What goes with a shape on the command line, and stands in the file with `--file`. No defaults of
+/// clap's: they would hide what was given.
+#[derive(Args, Debug)]
+struct ShapeOptions {
+    /// Path selection on every switch [default: ecmp]
+    #[arg(long)]
+    selector: Option<Selector>,
+    /// Rate of every link, e.g. 100Mbit; 0 = unlimited [default: 0]
+    #[arg(long)]
+    rate: Option<BitRate>,
+    /// Rate of the hosts' links [default: --rate]
+    #[arg(long)]
+    host_rate: Option<BitRate>,
+    /// Hosts at each ToR [default: k/2 in a fat tree, else 2]
+    #[arg(long)]
+    hosts_per_tor: Option<usize>,
+    /// Seed of all switches' hashes [default: 1]
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+impl ShapeOptions {
+    /// One that was given, as the file would say it.
+    fn given(&self) -> Option<(&'static str, String)> {
+        // 0 prints as "unlimited", which is no rate to read.
+        let rate = |rate: BitRate| format!("rate = \"{}\"", if rate.0 == 0 { "0".into() } else { rate.to_string() });
+        None.or_else(|| self.selector.map(|s| ("--selector", format!("selector = \"{s}\""))))
+            .or_else(|| self.rate.map(|r| ("--rate", rate(r))))
+            .or_else(|| self.host_rate.map(|r| ("--host-rate", format!("host_{}", rate(r)))))
+            .or_else(|| self.hosts_per_tor.map(|n| ("--hosts-per-tor", format!("hosts_per_tor = {n}"))))
+            .or_else(|| self.seed.map(|n| ("--seed", format!("seed = {n}"))))
+    }
+
+    fn fabric(&self) -> FabricOptions {
+        let default = FabricOptions::default();
+        FabricOptions {
+            hosts_per_tor: self.hosts_per_tor,
+            rate: self.rate.unwrap_or(default.rate),
+            host_rate: self.host_rate,
+            selector: self.selector.unwrap_or(default.selector),
+            seed: self.seed.unwrap_or(DEFAULT_SEED),
+            ..default
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(super) struct NameArgs {
+    /// Name of the lab
+    #[arg(long, default_value = DEFAULT_NAME)]
+    name: LabName,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct StatusArgs {
+    /// Name of the lab
+    #[arg(long, default_value = DEFAULT_NAME)]
+    name: LabName,
+    /// Machine-readable: one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ExecArgs {
+    /// Name of the lab
+    #[arg(long, default_value = DEFAULT_NAME)]
+    name: LabName,
+    /// The host or switch, as `weft lab status` names it
+    node: String,
+    /// The command and its arguments, after `--`
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ServeArgs {
+    /// The lab's state directory
+    #[arg(long)]
+    state: PathBuf,
+}
+
+impl From<LabError> for Failure {
+    fn from(e: LabError) -> Failure {
+        Failure { code: e.exit_code(), message: e.to_string() }
+    }
+}
+
+pub(super) fn lab(command: LabCommand) -> Outcome {
+    match command {
+        LabCommand::Up(args) => up(args),
+        LabCommand::Down(args) => down(&args.name),
+        LabCommand::Status(args) => status(&args),
+        LabCommand::Exec(args) => {
+            let (program, arguments) = args.command.split_first().expect("clap requires one");
+            Err(lab::exec(&args.name, &args.node, program, arguments).into())
+        }
+    }
+}
+
+/// The fabric of the one shape that clap made sure of.
+fn fabric(args: &UpArgs) -> Result<Fabric, Failure> {
+    if let Some(file) = &args.file {
+        if let Some((option, line)) = args.options.given() {
+            let file = file.display();
+            return Err(Failure::misuse(format!("{option} can't go with --file: write {line} in {file}")));
+        }
+        return Fabric::load(file).map_err(Failure::misuse);
+    }
+    let shape = args
+        .leaf_spine
+        .or(args.clos)
+        .or(args.fat_tree.map(|k| Shape::FatTree { k }))
+        .or(args.rack.map(|hosts| Shape::Rack { hosts }))
+        .expect("clap requires one");
+    shape.build(&args.options.fabric()).map_err(Failure::misuse)
+}
+
+fn up(args: UpArgs) -> Outcome {
+    let fabric = fabric(&args)?;
+    let (switches, hosts) = (fabric.switches.len(), fabric.hosts.len());
+    let report = lab::up(&UpOptions {
+        fabric,
+        name: args.name.clone(),
+        workers: args.workers.into(),
+        poll: Some(args.poll.into()),
+        server: Vec::new(),
+    })?;
+    print(&format!(
+        "lab `{}` is up: {switches} switches and {hosts} hosts, built in {:.2} s, forwarding after {:.2} s",
+        args.name,
+        report.built_in.as_secs_f64(),
+        report.ready_in.as_secs_f64()
+    ))
+}
+
+fn down(name: &LabName) -> Outcome {
+    let report = lab::down(name)?;
+    if !report.was_up && report.namespaces == 0 {
+        return print(&format!("lab `{name}` is not up"));
+    }
+    if report.killed {
+        print("its switches did not stop in time and were killed")?;
+    }
+    for left in &report.left {
+        print(&format!("process {} ({}) still runs in what was {}", left.pid, left.command, left.namespace))?;
+    }
+    print(&format!("lab `{name}` is down: {} namespaces removed", report.namespaces))
+}
+
+fn status(args: &StatusArgs) -> Outcome {
+    let status = lab::status(&args.name)?;
+    match args.json {
+        true => print(&serde_json::to_string(&status).map_err(Failure::failed)?),
+        false => print(status.to_string().trim_end()),
+    }
+}
+
+pub(super) fn serve(args: ServeArgs) -> Outcome {
+    start_logging();
+    lab::serve(&args.state, |job, ready| {
+        let instance = |(config, netns)| SwitchInstance { config, netns: Some(netns) };
+        let switches = job.switches.into_iter().map(instance).collect();
+        runtime::run(RuntimeConfig { switches, workers: job.workers, poll: job.poll }, ready)
+    })?;
+    Ok(())
+}

@@ -1,0 +1,247 @@
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::control::{Request, Show};
+use crate::lab::{DEFAULT_NAME, LabName};
+use crate::runtime::report::{Body, DropMap, Report};
+use crate::runtime::{self};
+
+use super::{Failure, Outcome, print};
+
+/// Where switches keep their control sockets.
+const SOCKETS: &str = "/run/weft";
+
+#[derive(Args, Debug)]
+pub(super) struct ShowArgs {
+    /// What to show: ports, queues, drops, workers, umem, paths or neighbours
+    what: Show,
+    /// The switch, by name: one of a lab, or one started by `weft run`
+    #[arg(long, conflicts_with = "socket")]
+    switch: Option<String>,
+    /// The switch, by its control socket
+    #[arg(long)]
+    socket: Option<PathBuf>,
+    /// Every running switch, one after another (with --json: an array)
+    #[arg(long, conflicts_with_all = ["switch", "socket"])]
+    all: bool,
+    /// The lab that the switch is of
+    #[arg(long, default_value = DEFAULT_NAME)]
+    name: LabName,
+    /// Machine-readable: one line of JSON
+    #[arg(long)]
+    json: bool,
+    /// Show again every so many seconds until interrupted
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    watch: Option<u64>,
+}
+
+pub(super) fn show(args: ShowArgs) -> Outcome {
+    let sockets = sockets(&args)?;
+    loop {
+        let mut reports = Vec::new();
+        for socket in &sockets {
+            reports.push(ask(socket, args.what)?);
+        }
+        if args.watch.is_some() && io::stdout().is_terminal() && !args.json {
+            print("\x1b[H\x1b[2J")?;
+        }
+        match args.json {
+            true if args.all => print(&format!("[{}]", reports.join(",")))?,
+            true => print(&reports.concat())?,
+            false => {
+                for report in &reports {
+                    let report: Report = serde_json::from_str(report)
+                        .map_err(|e| Failure::failed(format!("the switch speaks another version: {e}")))?;
+                    print(&text(&report, reports.len() > 1))?;
+                }
+            }
+        }
+        match args.watch {
+            Some(seconds) => thread::sleep(Duration::from_secs(seconds)),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// The sockets that the arguments mean.
+fn sockets(args: &ShowArgs) -> Result<Vec<PathBuf>, Failure> {
+    if let Some(socket) = &args.socket {
+        return Ok(vec![socket.clone()]);
+    }
+    if let Some(name) = &args.switch {
+        let candidates = [args.name.socket(name), Path::new(SOCKETS).join(format!("{name}.sock"))];
+        if let Some(found) = candidates.into_iter().find(|p| p.exists()) {
+            return Ok(vec![found]);
+        }
+    }
+    let mut running: Vec<PathBuf> = [args.name.state_dir(), PathBuf::from(SOCKETS)]
+        .iter()
+        .filter_map(|dir| fs::read_dir(dir).ok())
+        .flat_map(|entries| entries.filter_map(|e| Some(e.ok()?.path())))
+        .filter(|path| path.extension().is_some_and(|e| e == "sock"))
+        .collect();
+    running.sort();
+    let names: Vec<_> = running.iter().filter_map(|p| p.file_stem()?.to_str()).collect();
+    match (&args.switch, running.len()) {
+        (_, 0) => Err(Failure::misuse("no switch is running: start one with `weft run` or `weft lab up`")),
+        (Some(name), _) => {
+            Err(Failure::misuse(format!("no switch `{name}` is running; there are: {}", names.join(" "))))
+        }
+        (None, n) if n > 1 && !args.all => {
+            Err(Failure::misuse(format!("name one with --switch, or say --all; there are: {}", names.join(" "))))
+        }
+        (None, _) => Ok(running),
+    }
+}
+
+fn ask(socket: &Path, what: Show) -> Result<String, Failure> {
+    let answer = runtime::query(socket, Request::Show(what)).map_err(|e| {
+        let remedy = match e.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => "; no switch is running there",
+            io::ErrorKind::PermissionDenied => "; ask as the user who runs the switch",
+            _ => "",
+        };
+        Failure::failed(format!("{}: {e}{remedy}", socket.display()))
+    })?;
+    Ok(answer.trim_end().to_string())
+}
+
+/// A table without lines; columns from `right` on are aligned to the right.
+fn table(header: &[&str], right: usize, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header.iter().copied());
+    table.add_rows(rows);
+    for column in table.column_iter_mut().skip(right) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let lines = table.lines().map(|l| l.trim_end().to_string());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn reasons(drops: &DropMap) -> String {
+    drops.iter().map(|(reason, n)| format!("{reason}={n}")).collect::<Vec<_>>().join(" ")
+}
+
+fn or_dash<T: ToString>(value: Option<T>) -> String {
+    value.map_or("-".into(), |v| v.to_string())
+}
+
+/// What a person reads.
+fn text(report: &Report, titled: bool) -> String {
+    let body = match &report.body {
+        Body::Ports { ports, total } => {
+            let row = |p: &crate::runtime::report::PortReport| {
+                let mut drops = p.ingress_drops.clone();
+                for (reason, n) in &p.egress_drops {
+                    *drops.entry(reason.clone()).or_default() += n;
+                }
+                let state = p.reason.as_ref().map_or(p.state.clone(), |r| format!("{} ({r})", p.state));
+                vec![
+                    p.port.clone(),
+                    p.kind.to_string(),
+                    state,
+                    p.mode.to_string(),
+                    p.rate.to_string(),
+                    p.rx.to_string(),
+                    p.missed().to_string(),
+                    p.tx.to_string(),
+                    p.generated.to_string(),
+                    p.consumed.to_string(),
+                    (p.queued + p.held).to_string(),
+                    p.drops.to_string(),
+                    reasons(&drops),
+                ]
+            };
+            let header = [
+                "port", "kind", "state", "mode", "rate", "rx", "missed", "tx", "gen", "consumed", "queued", "drops",
+                "why",
+            ];
+            let books = if total.balanced { "=" } else { "≠" };
+            format!(
+                "{}\nrx {} + generated {} {books} tx {} + consumed {} + drops {} + queued {}",
+                table(&header, 5, ports.iter().map(row)),
+                total.rx,
+                total.generated,
+                total.tx,
+                total.consumed,
+                total.drops,
+                total.queued
+            )
+        }
+        Body::Queues { queues } => {
+            let header =
+                ["port", "queue", "packets", "bytes", "peak packets", "peak bytes", "enqueued", "dropped", "CE"];
+            let row = |q: &crate::runtime::report::QueueReport| {
+                let numbers = [q.packets, q.bytes, q.peak_packets, q.peak_bytes, q.enqueued, q.dropped, q.ecn_marked];
+                [q.port.clone(), q.queue.clone()].into_iter().chain(numbers.map(|n| n.to_string())).collect()
+            };
+            table(&header, 2, queues.iter().map(row))
+        }
+        Body::Drops { drops } if drops.total == 0 => "no drops".into(),
+        Body::Drops { drops } => {
+            let rows = drops
+                .by_port
+                .iter()
+                .flat_map(|(port, map)| map.iter().map(move |(r, n)| vec![port.clone(), r.clone(), n.to_string()]));
+            format!(
+                "{}\ntotal {}: {}",
+                table(&["port", "reason", "frames"], 2, rows),
+                drops.total,
+                reasons(&drops.by_reason)
+            )
+        }
+        Body::Workers { workers } => {
+            let header = ["worker", "core", "poll", "switches", "frames", "loops", "idle", "sleeps", "kicks"];
+            let row = |w: &crate::runtime::report::WorkerReport| {
+                let numbers = [w.switches as u64, w.frames, w.loops, w.idle_loops, w.sleeps, w.kicks];
+                let words = [w.id.to_string(), or_dash(w.core), w.poll.clone()];
+                words.into_iter().chain(numbers.map(|n| n.to_string())).collect()
+            };
+            table(&header, 3, workers.iter().map(row))
+        }
+        Body::Umem { umem: u } => {
+            let books = if u.balanced { "=" } else { "≠" };
+            format!(
+                "{} chunks of {} B {books} {} free + {} with the kernel + {} in queues (all switches of the worker)",
+                u.chunks, u.capacity, u.free, u.held, u.in_queues
+            )
+        }
+        Body::Paths { paths } => {
+            let row = |p: &crate::runtime::report::PathReport| {
+                let names = |ports: &Vec<String>| ports.join(" ");
+                let groups = match p.connected {
+                    true => "segment".into(),
+                    false => p.priorities.iter().map(names).collect::<Vec<_>>().join(" > "),
+                };
+                let serving = p.serving.iter().map(|(port, tx)| format!("{port}={tx}")).collect::<Vec<_>>().join(" ");
+                vec![p.prefix.clone(), groups, serving]
+            };
+            table(&["prefix", "ports", "serving (frames sent)"], 3, paths.iter().map(row))
+        }
+        Body::Neighbours { neighbours, stations } => {
+            let neighbour = |n: &crate::runtime::report::NeighbourReport| {
+                let numbers = [or_dash(n.age_ms), n.probes.to_string(), n.waiting.to_string()];
+                let words = [n.address.to_string(), or_dash(n.mac), or_dash(n.port.clone())];
+                words.into_iter().chain(numbers).collect()
+            };
+            let station = |s: &crate::runtime::report::StationReport| {
+                vec![s.mac.to_string(), s.port.clone(), s.age_ms.to_string()]
+            };
+            format!(
+                "{}\n\n{}",
+                table(&["address", "mac", "port", "age ms", "probes", "waiting"], 3, neighbours.iter().map(neighbour)),
+                table(&["station", "port", "age ms"], 2, stations.iter().map(station))
+            )
+        }
+    };
+    match titled {
+        true => format!("{} ({}, {})\n{body}\n", report.switch, report.role, report.selector),
+        false => body,
+    }
+}

@@ -1,0 +1,181 @@
+//! A worker's answers to the control socket, put together between two passes, so that they are
+//! consistent.
+
+use std::collections::BTreeMap;
+
+use crate::control::{Request, Show};
+use crate::counters::Drops;
+use crate::fabric::view::PathView;
+use crate::id::PortId;
+use crate::pisa::Queue;
+use crate::port::Port;
+
+use super::clock::now;
+use super::control::Ask;
+use super::report::{
+    Body, DropsReport, NeighbourReport, PathReport, PortReport, QueueReport, Report, StationReport, Totals, UmemReport,
+    WorkerReport, drop_map,
+};
+use super::worker::{Running, Worker};
+
+impl Worker {
+    pub(super) fn umem(&self) -> UmemReport {
+        let held = self.switches.iter().flat_map(|r| &r.ports).map(|s| s.port.held()).sum();
+        let waiting = |r: &Running| {
+            let ledger = r.plane.ledger();
+            ledger.ports.iter().map(|(c, queued)| queued + c.held).sum::<u64>() as usize
+        };
+        let in_queues = self.switches.iter().map(waiting).sum();
+        let (chunks, free) = (self.pool.chunks(), self.pool.free_count());
+        UmemReport {
+            chunks,
+            capacity: self.pool.capacity(),
+            free,
+            held,
+            in_queues,
+            balanced: chunks == free + held + in_queues,
+        }
+    }
+
+    /// The answer to one request.
+    pub(super) fn report(&self, ask: &Ask) -> Report {
+        let Request::Show(show) = ask.request;
+        let r = &self.switches[ask.switch];
+        Report {
+            switch: r.config.name.clone(),
+            role: r.config.role,
+            selector: r.config.selector.to_string(),
+            body: self.body(r, show),
+        }
+    }
+
+    fn body(&self, r: &Running, show: Show) -> Body {
+        let now = now();
+        match show {
+            Show::Ports => {
+                let ports: Vec<_> = (0..r.ports.len()).map(|i| r.port(PortId(i as u8))).collect();
+                let mut total = Totals::default();
+                for (counters, queued) in r.plane.ledger().ports {
+                    total.add(&counters, queued);
+                }
+                Body::Ports { ports, total }
+            }
+            Show::Queues => Body::Queues { queues: r.queues() },
+            Show::Drops => Body::Drops { drops: r.drops() },
+            Show::Umem => Body::Umem { umem: self.umem() },
+            Show::Paths => Body::Paths { paths: r.paths() },
+            Show::Workers => {
+                let kicks = self.switches.iter().flat_map(|r| &r.ports).map(|s| s.port.stats().tx_kicks).sum();
+                let worker = WorkerReport {
+                    id: self.id,
+                    core: self.core,
+                    poll: self.poll.to_string(),
+                    switches: self.switches.len(),
+                    loops: self.stats.loops,
+                    idle_loops: self.stats.idle_loops,
+                    sleeps: self.stats.sleeps,
+                    frames: self.stats.frames,
+                    kicks,
+                };
+                Body::Workers { workers: vec![worker] }
+            }
+            Show::Neighbours => {
+                let neighbours = r.plane.neighbours(now).into_iter().map(|n| NeighbourReport {
+                    address: n.address,
+                    mac: n.mac,
+                    port: n.port.map(|p| r.name(p)),
+                    age_ms: n.age_ms,
+                    probes: n.probes,
+                    waiting: n.waiting,
+                });
+                let stations = r.plane.stations(now).into_iter().map(|s| StationReport {
+                    mac: s.mac,
+                    port: r.name(s.port),
+                    age_ms: s.age_ms,
+                });
+                Body::Neighbours { neighbours: neighbours.collect(), stations: stations.collect() }
+            }
+        }
+    }
+}
+
+impl Running {
+    fn name(&self, port: PortId) -> String {
+        self.config.ports[port.index()].interface.clone()
+    }
+
+    fn port(&self, id: PortId) -> PortReport {
+        let (config, slot) = (&self.config.ports[id.index()], &self.ports[id.index()]);
+        let c = self.plane.counters(id);
+        PortReport {
+            port: config.interface.clone(),
+            id,
+            kind: config.kind,
+            state: if self.plane.is_port_up(id) { "up".into() } else { "down".into() },
+            reason: slot.dead.clone(),
+            mode: slot.port.mode(),
+            rate: self.plane.queues().rate(id),
+            mtu: config.mtu.unwrap_or(slot.port.device().mtu as u16),
+            mac: slot.port.device().mac,
+            rx: c.rx,
+            rx_bytes: c.rx_bytes,
+            tx: c.tx,
+            tx_bytes: c.tx_bytes,
+            generated: c.generated,
+            forwarded: c.forwarded,
+            consumed: c.consumed,
+            held: c.held,
+            enqueued: c.enqueued,
+            queued: self.plane.queues().queued(id),
+            drops: c.drops().total(),
+            ingress_drops: drop_map(&c.ingress_drops),
+            egress_drops: drop_map(&c.egress_drops),
+            device: slot.port.stats(),
+        }
+    }
+
+    fn queues(&self) -> Vec<QueueReport> {
+        let tm = self.plane.queues();
+        let ids = (0..self.ports.len()).map(|i| PortId(i as u8));
+        let all = ids.flat_map(|id| Queue::ALL.map(|queue| (id, queue)));
+        let report = |(id, queue): (PortId, Queue)| {
+            let d = tm.depth(id, queue);
+            QueueReport {
+                port: self.name(id),
+                queue: queue.name().into(),
+                packets: d.packets,
+                bytes: d.bytes,
+                peak_packets: d.peak_packets,
+                peak_bytes: d.peak_bytes,
+                enqueued: d.enqueued,
+                dropped: d.dropped,
+                ecn_marked: if queue == Queue::Data { tm.ecn_marked(id) } else { 0 },
+            }
+        };
+        all.map(report).collect()
+    }
+
+    fn drops(&self) -> DropsReport {
+        let mut all = Drops::default();
+        let mut by_port = BTreeMap::new();
+        for i in 0..self.ports.len() {
+            let drops = self.plane.counters(PortId(i as u8)).drops();
+            all.add(&drops);
+            if drops.total() > 0 {
+                by_port.insert(self.name(PortId(i as u8)), drop_map(&drops));
+            }
+        }
+        DropsReport { total: all.total(), by_reason: drop_map(&all), by_port }
+    }
+
+    fn paths(&self) -> Vec<PathReport> {
+        let names = |ports: &[PortId]| ports.iter().map(|p| self.name(*p)).collect::<Vec<_>>();
+        let report = |p: PathView| PathReport {
+            prefix: p.prefix.to_string(),
+            connected: p.connected,
+            priorities: p.priorities.iter().map(|ports| names(ports)).collect(),
+            serving: p.serving.iter().map(|id| (self.name(*id), self.plane.counters(*id).tx)).collect(),
+        };
+        self.plane.paths().into_iter().map(report).collect()
+    }
+}

@@ -1,0 +1,32 @@
+//! The real `weft` binary on real veths: hosts are network namespaces with the kernel's own stack and
+//! default offloads, switches run on AF_XDP. Each test builds a network of its own, holds the
+//! switches to the conservation laws at its end, and removes all it made, by a panic too.
+//!
+//! Needs root, `ping` and `ip`. Without privileges each test says SKIPPED and passes, unless CI=true,
+//! where a skipped test is a failure.
+
+/// Networks to test on: labs, and single switches wired by hand.
+mod bed;
+/// The conservation laws, recomputed from what a switch shows.
+mod books;
+/// Frames sent and received as they are, by packet sockets.
+mod packet;
+/// TCP and UDP exchanges whose every byte is checked, and ICMP errors as a socket sees them.
+mod traffic;
+
+/// Malformed and random frames on every port.
+mod bad_frames;
+/// Hosts talk: ping, TCP, UDP, fragments.
+mod hosts;
+/// Several labs, and labs that come and go.
+mod labs;
+/// What a router says: time exceeded, unreachable, too big.
+mod path;
+/// Paced links: goodput, queues, tail drops.
+mod rate;
+/// `weft run` from start to stop, and all that keeps it from starting.
+mod run;
+/// `weft show` in both forms.
+mod show;
+/// VLAN and QinQ tags pass intact.
+mod vlan;

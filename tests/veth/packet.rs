@@ -1,0 +1,154 @@
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recvmsg, send,
+    setsockopt, socket,
+};
+
+use crate::bed::Host;
+
+/// Frames of a host's `eth0`, as they are on the wire.
+pub struct PacketSocket {
+    fd: OwnedFd,
+}
+
+/// packet(7): the kernel tells of the tag that it took out of a received frame.
+#[derive(Clone)]
+struct Auxdata;
+nix::setsockopt_impl!(
+    Auxdata,
+    nix::libc::SOL_PACKET,
+    nix::libc::PACKET_AUXDATA,
+    bool,
+    nix::sys::socket::sockopt::SetBool
+);
+
+/// `struct tpacket_auxdata` (linux/if_packet.h): offsets in bytes.
+const AUX_STATUS: usize = 0;
+const AUX_TCI: usize = 16;
+const AUX_TPID: usize = 18;
+const AUX_LEN: usize = 20;
+
+impl PacketSocket {
+    /// Opens one in the host's namespace; it sees every frame from now on.
+    pub fn open(host: &Host) -> PacketSocket {
+        let open = || -> nix::Result<PacketSocket> {
+            let fd = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll)?;
+            // The kernel lists an interface's link-layer address as the very structure to bind to.
+            let eth0 = getifaddrs()?.find_map(|interface| {
+                let address = (interface.interface_name == "eth0").then_some(interface.address)??;
+                address.as_link_addr().copied()
+            });
+            bind(fd.as_raw_fd(), &eth0.ok_or(Errno::ENODEV)?)?;
+            setsockopt(&fd, Auxdata, &true)?;
+            Ok(PacketSocket { fd })
+        };
+        host.netns.run_in(open).unwrap().unwrap_or_else(|e| panic!("packet socket in {}: {e}", host.name))
+    }
+
+    /// Sends one frame.
+    pub fn send(&self, frame: &[u8]) {
+        loop {
+            match send(self.fd.as_raw_fd(), frame, MsgFlags::empty()) {
+                Ok(n) => return assert_eq!(n, frame.len()),
+                // The veth's ring is full, which a real wire answers by backpressure.
+                Err(Errno::ENOBUFS) => std::thread::yield_now(),
+                Err(e) => panic!("sending {} bytes: {e}", frame.len()),
+            }
+        }
+    }
+
+    /// The first frame that `wanted` accepts within `limit`, with the tag put back that the kernel
+    /// took out.
+    pub fn receive(&self, limit: Duration, mut wanted: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
+        let deadline = Instant::now() + limit;
+        while Instant::now() < deadline {
+            match self.next() {
+                Ok(frame) if wanted(&frame) => return Some(frame),
+                Ok(_) => {}
+                Err(Errno::EAGAIN) => std::thread::sleep(Duration::from_millis(1)),
+                Err(e) => panic!("receiving: {e}"),
+            }
+        }
+        None
+    }
+
+    fn next(&self) -> nix::Result<Vec<u8>> {
+        let mut buffer = [0; 4096];
+        let mut control = vec![0; 256];
+        let mut vectors = [io::IoSliceMut::new(&mut buffer)];
+        let message =
+            recvmsg::<LinkAddr>(self.fd.as_raw_fd(), &mut vectors, Some(&mut control), MsgFlags::MSG_DONTWAIT)?;
+        let len = message.bytes;
+        let tag = message.cmsgs()?.find_map(|control| match control {
+            ControlMessageOwned::Unknown(c) if c.data_bytes.len() >= AUX_LEN => {
+                let word = |at| u16::from_ne_bytes([c.data_bytes[at], c.data_bytes[at + 1]]);
+                let status = u32::from_ne_bytes(c.data_bytes[AUX_STATUS..AUX_STATUS + 4].try_into().ok()?);
+                (status & nix::libc::TP_STATUS_VLAN_VALID != 0).then(|| (word(AUX_TPID), word(AUX_TCI)))
+            }
+            _ => None,
+        });
+        let mut frame = buffer[..len].to_vec();
+        if let Some((tpid, tci)) = tag {
+            frame.splice(12..12, [tpid.to_be_bytes(), tci.to_be_bytes()].concat());
+        }
+        Ok(frame)
+    }
+}
+
+/// A seeded stream of numbers: SplitMix64 (Steele et al., OOPSLA 2014).
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+/// Ethernet header and `tags` (TPID, TCI), then an EtherType.
+pub fn ethernet(to: [u8; 6], from: [u8; 6], tags: &[(u16, u16)], ethertype: u16) -> Vec<u8> {
+    let mut frame = [to, from].concat();
+    for (tpid, tci) in tags {
+        frame.extend(tpid.to_be_bytes());
+        frame.extend(tci.to_be_bytes());
+    }
+    frame.extend(ethertype.to_be_bytes());
+    frame
+}
+
+/// An IPv4 packet with UDP (checksum 0: none) and a payload; `to` must be of the same family.
+pub fn udp_v4(from: std::net::Ipv4Addr, to: std::net::Ipv4Addr, ttl: u8, payload: &[u8]) -> Vec<u8> {
+    let total = 28 + payload.len() as u16;
+    let mut ip = vec![0x45, 0, 0, 0, 0x12, 0x34, 0x40, 0, ttl, 17, 0, 0];
+    ip[2..4].copy_from_slice(&total.to_be_bytes());
+    ip.extend(from.octets());
+    ip.extend(to.octets());
+    let sum: u32 = ip.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    ip[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    ip.extend(4000u16.to_be_bytes());
+    ip.extend(4001u16.to_be_bytes());
+    ip.extend((8 + payload.len() as u16).to_be_bytes());
+    ip.extend([0, 0]);
+    ip.extend(payload);
+    ip
+}

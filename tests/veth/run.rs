@@ -1,0 +1,154 @@
+use std::process::Output;
+
+use nix::sys::signal::Signal;
+use weft::lab::net::Netlink;
+
+use crate::bed::Kind::Host;
+use crate::bed::{Bed, ping_all_pairs, text, turn, weft};
+use crate::books;
+
+/// The one line in which `weft` says why it did not start: exit code 2, naming all of `parts`. Beside
+/// it, at most the log tells what it had done by then.
+fn refused(output: &Output, parts: &[&str]) {
+    let said = text(output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let lines: Vec<_> = said.lines().filter(|line| !line.contains(" INFO ")).collect();
+    assert!(lines.len() == 1 && lines[0].starts_with("weft: "), "one line:\n{said}");
+    for part in parts {
+        assert!(lines[0].contains(part), "it lacks `{part}`: {said}");
+    }
+}
+
+#[test]
+fn sigterm_and_sigint_end_it_well_and_leave_the_interfaces_as_they_were() {
+    let Some(_turn) = turn("stop") else { return };
+    let bed = Bed::new("stop", &[Host, Host]);
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut switch = bed.start(&bed.toml(""), &[]);
+        assert!(bed.ip_link("p0").contains("prog/xdp"), "{}", bed.ip_link("p0"));
+        ping_all_pairs(&bed.hosts);
+        books::at_rest(&switch.socket);
+        switch.signal(signal);
+        let status = switch.wait();
+        assert!(status.success(), "{signal}: {status}\n{}", switch.log());
+        assert!(!switch.socket.exists(), "the control socket goes");
+        bed.assert_detached();
+    }
+}
+
+#[test]
+fn after_a_kill_the_next_one_starts_on_the_same_interfaces() {
+    let Some(_turn) = turn("kill") else { return };
+    let bed = Bed::new("kill", &[Host, Host]);
+    let mut killed = bed.start(&bed.toml(""), &[]);
+    killed.signal(Signal::SIGKILL);
+    assert!(!killed.wait().success());
+    bed.assert_detached();
+    assert!(bed.socket().exists(), "a killed process can't remove its socket");
+    let switch = bed.start(&bed.toml(""), &[]);
+    ping_all_pairs(&bed.hosts);
+    books::at_rest(&switch.socket);
+    switch.stop();
+}
+
+#[test]
+fn a_second_switch_on_an_interface_is_refused_and_the_first_goes_on() {
+    let Some(_turn) = turn("second") else { return };
+    let bed = Bed::new("second", &[Host, Host]);
+    let switch = bed.start(&bed.toml(""), &[]);
+    let other = bed.toml("").replace("s.sock", "other.sock");
+    refused(&bed.fail(&other, &[]), &["`p0`", "busy", "stop its owner"]);
+    // Another interface, but the same control socket.
+    let near = Netlink::open(&bed.switch).unwrap();
+    let veth = |interface, last| weft::lab::net::VethEnd { interface, mac: [2, 0x77, 3, 0, 0, last] };
+    near.add_veth(&veth("q0", 0), &veth("q1", 1), &bed.switch, 1500).unwrap();
+    near.set_up("q0", true).unwrap();
+    near.set_up("q1", true).unwrap();
+    let same_socket = bed.toml("").replace("\"p0\"", "\"q0\"").replace("\"p1\"", "\"q1\"");
+    refused(&bed.fail(&same_socket, &[]), &["s.sock", "in use", "`control`"]);
+    assert!(!bed.ip_link("q0").contains("xdp"), "{}", bed.ip_link("q0"));
+    ping_all_pairs(&bed.hosts);
+    books::at_rest(&switch.socket);
+    switch.stop();
+}
+
+#[test]
+fn an_interface_that_is_missing_down_or_of_many_queues_is_refused_and_nothing_is_changed() {
+    let Some(_turn) = turn("unfit") else { return };
+    let bed = Bed::new("unfit", &[Host, Host]);
+    let toml = bed.toml("");
+    let with_second = |name: &str| toml.replace("\"p1\"", &format!("\"{name}\""));
+    refused(&bed.fail(&with_second("nosuch"), &[]), &["`nosuch`", "No such device", "ip link"]);
+    bed.assert_detached();
+
+    let ip = |arguments: &str| {
+        let mut command = std::process::Command::new("ip");
+        command.args(arguments.split(' '));
+        let status = bed.switch.spawn(&mut command).unwrap().wait().unwrap();
+        assert!(status.success(), "ip {arguments}");
+    };
+    ip("link set p1 down");
+    refused(&bed.fail(&toml, &[]), &["`p1`", "down", "ip link set p1 up"]);
+    ip("link set p1 up");
+    ip("link add many numrxqueues 2 numtxqueues 2 type veth peer name much numrxqueues 2 numtxqueues 2");
+    ip("link set many up");
+    ip("link set much up");
+    refused(&bed.fail(&with_second("many"), &[]), &["`many`", "2 RX queues", "ethtool -L many"]);
+    ip("link set many mtu 9000");
+    ip("link set much mtu 9000");
+    ip("link set p1 mtu 9000");
+    refused(&bed.fail(&toml, &[]), &["`p1`", "9000", "3506", "ip link set p1 mtu 3506"]);
+    ip("link set p1 mtu 1500");
+    bed.assert_detached();
+
+    // With all mended it starts.
+    bed.start(&toml, &[]).stop();
+}
+
+#[test]
+fn a_bad_configuration_is_refused_by_file_and_line_by_run_as_by_check() {
+    let Some(_turn) = turn("config") else { return };
+    let bed = Bed::new("config", &[Host, Host]);
+    let toml = bed.toml("");
+    for (bad, parts) in [
+        (toml.replace("id = 7", "idd = 7"), &["idd", "3"][..]),
+        (toml.replace("kind = \"host\"", "kind = \"cat\""), &["cat", "host"]),
+        (toml.replace("id = 7", "id = 7\nselector = \"caft\""), &["caft", "not in this version"]),
+        (toml.replace("[[port]]", "[[port]]\nrate = \"fast\""), &["fast", "rate"]),
+        (toml.replace("[[port]]", "[[port]]\nmtu = 9000"), &["9000", "3506"]),
+        (toml.replace("\"p1\"", "\"p0\""), &["p0", "already"]),
+        ("name = ".into(), &["1"]),
+    ] {
+        let path = bed.write("bad.toml", &bad);
+        let (run, check) = (bed.fail(&bad, &[]), weft(&["check", path.to_str().unwrap()]));
+        for output in [&run, &check] {
+            let said = text(output);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains(".toml:"), "file and line: {said}");
+            for part in parts {
+                assert!(said.contains(part), "it lacks `{part}`: {said}");
+            }
+        }
+        bed.assert_detached();
+    }
+    let missing = weft(&["run", "/no/such/switch.toml"]);
+    refused(&missing, &["/no/such/switch.toml", "No such file"]);
+    assert!(weft(&["check", bed.write("good.toml", &toml).to_str().unwrap()]).status.success());
+}
+
+#[test]
+fn a_port_whose_peer_is_deleted_is_told_and_the_others_go_on() {
+    let Some(_turn) = turn("gone") else { return };
+    let bed = Bed::new("gone", &[Host, Host, Host]);
+    let switch = bed.start(&bed.toml(""), &[]);
+    ping_all_pairs(&bed.hosts);
+    bed.hosts[2].ok(&["ip", "link", "del", "eth0"]);
+    ping_all_pairs(&bed.hosts[..2]);
+    // Something for all ports: the dead one takes nothing, and nothing is lost without a count.
+    let target = "10.77.0.4".parse().unwrap();
+    let unanswered = bed.hosts[0].ping(target, &["-w", "3"]);
+    drop(unanswered);
+    books::at_rest(&switch.socket);
+    ping_all_pairs(&bed.hosts[..2]);
+    switch.stop();
+}
