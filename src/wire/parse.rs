@@ -294,7 +294,6 @@ mod tests {
                 frame[24..26].copy_from_slice(&sum.to_be_bytes());
             }
             frame.truncate(length);
-            let length = frame.len();
             let mut headers = Headers::default();
             let short = parse_plain_ipv4(&frame, &mut headers);
             if short {
