@@ -15,13 +15,13 @@ pub struct Meta {
     /// Seeded hash of the flow; 0 until the program computes it.
     pub flow_hash: u64,
     /// Depth of the queue in packets when the frame joined it.
-    pub enq_qdepth: u16,
+    pub enq_qdepth: u32,
     /// Depth of the queue in packets when the frame left it, itself not counted.
-    pub deq_qdepth: u16,
+    pub deq_qdepth: u32,
     /// When the frame joined its queue.
     pub enq_timestamp: Instant,
     /// Scratch that belongs to the scheme: what its ingress tells its egress.
-    pub scheme: u32,
+    pub scheme: u64,
 }
 
 impl Meta {

@@ -30,7 +30,7 @@ pub struct Switch<P: Program> {
     outbox: Outbox,
     punted: VecDeque<(Frame, Meta)>,
     /// Pass 1's results; taken once, used by every burst.
-    parsed: Vec<Packet>,
+    parsed: VecDeque<Packet>,
     down: PortMask,
 }
 
@@ -48,7 +48,7 @@ impl<P: Program> Switch<P> {
             counters: vec![PortCounters::default(); limits.len()],
             outbox: Outbox::new(),
             punted: VecDeque::with_capacity(PUNT_CAPACITY),
-            parsed: Vec::with_capacity(BURST),
+            parsed: VecDeque::with_capacity(BURST),
             down: PortMask::EMPTY,
         }
     }
@@ -64,12 +64,12 @@ impl<P: Program> Switch<P> {
         burst.frames().iter().for_each(Frame::prefetch);
         for frame in burst.drain() {
             bytes += frame.len() as u64;
-            parsed.push(Packet { frame, meta: Meta::new(Headers::default(), port) });
-            let Some(Packet { frame, meta }) = parsed.last_mut() else { unreachable!("just pushed") };
+            parsed.push_back(Packet { frame, meta: Meta::new(Headers::default(), port) });
+            let Some(Packet { frame, meta }) = parsed.back_mut() else { unreachable!("just pushed") };
             match wire::parse_into(frame, &mut meta.headers) {
                 Ok(()) => self.ingress.prepare(frame, meta),
                 Err(reason) => {
-                    let Some(Packet { frame, .. }) = parsed.pop() else { unreachable!("just pushed") };
+                    let Some(Packet { frame, .. }) = parsed.pop_back() else { unreachable!("just pushed") };
                     self.drop_at_ingress(pool, port, frame, reason);
                 }
             }
@@ -77,8 +77,14 @@ impl<P: Program> Switch<P> {
         let counters = &mut self.counters[port.index()];
         counters.rx += frames;
         counters.rx_bytes += bytes;
-        for packet in parsed.drain(..) {
-            self.process(now, pool, packet);
+        // A packet stays where pass 1 wrote it until its verdict is known.
+        while let Some(Packet { frame, meta }) = parsed.front_mut() {
+            let verdict = self.ingress.process(&mut Context { now, pool, outbox: &mut self.outbox }, frame, meta);
+            let Some(packet) = parsed.pop_front() else { unreachable!("it was at the front") };
+            match verdict {
+                Verdict::Forward(to, queue) => self.forward(now, pool, to, queue, packet),
+                verdict => self.settle(now, pool, verdict, packet),
+            }
             if !self.outbox.is_empty() {
                 self.drain_outbox(now, pool);
             }
@@ -86,30 +92,15 @@ impl<P: Program> Switch<P> {
         self.parsed = parsed;
     }
 
-    /// Runs ingress over one frame, again while it says so, and does what it decided.
-    #[inline]
-    fn process(&mut self, now: Instant, pool: &mut Pool, mut packet: Packet) {
-        loop {
-            let mut cx = Context { now, pool, outbox: &mut self.outbox };
-            match self.ingress.process(&mut cx, &mut packet.frame, &mut packet.meta) {
-                Verdict::Forward(to, queue) => return self.forward(now, pool, to, queue, packet),
-                Verdict::Recirculate => {
-                    if let Err(reason) = self.reparse(&packet.frame, &mut packet.meta) {
-                        return self.drop_at_ingress(pool, packet.meta.ingress_port, packet.frame, reason);
-                    }
-                }
-                verdict => return self.settle(now, pool, verdict, packet),
-            }
-        }
-    }
-
-    /// Does what ingress decided about a frame that neither goes to a queue nor round again.
+    /// Does what ingress decided about a frame.
     #[inline(never)]
     fn settle(&mut self, now: Instant, pool: &mut Pool, verdict: Verdict, packet: Packet) {
         let Packet { frame, meta } = packet;
         let port = meta.ingress_port;
         match verdict {
+            Verdict::Forward(to, queue) => self.forward(now, pool, to, queue, Packet { frame, meta }),
             Verdict::Flood(to) => self.flood(now, pool, to, frame, meta),
+            Verdict::Recirculate => self.recirculate(now, pool, Packet { frame, meta }),
             Verdict::Drop(reason) => self.drop_at_ingress(pool, port, frame, reason),
             Verdict::Consume => {
                 self.counters[port.index()].consumed += 1;
@@ -121,7 +112,6 @@ impl<P: Program> Switch<P> {
                 self.punted.push_back((frame, meta));
             }
             Verdict::Punt => self.drop_at_ingress(pool, port, frame, DropReason::OutboxFull),
-            Verdict::Forward(..) | Verdict::Recirculate => unreachable!("process does these"),
         }
     }
 
@@ -179,30 +169,33 @@ impl<P: Program> Switch<P> {
     /// no packet of the switch's own causes another one (RFC 1122 section 3.2.2).
     #[inline(never)]
     fn drain_outbox(&mut self, now: Instant, pool: &mut Pool) {
-        while let Some(Entry { frame, mut meta, origin, action }) = self.outbox.pop() {
+        while let Some(Entry { frame, meta, origin, action }) = self.outbox.pop() {
             if origin == Origin::Generated {
                 self.counters[meta.ingress_port.index()].generated += 1;
             }
             match action {
                 Action::Forward(port, queue) => self.forward(now, pool, port, queue, Packet { frame, meta }),
-                Action::Recirculate => match self.reparse(&frame, &mut meta) {
-                    Ok(()) => self.process(now, pool, Packet { frame, meta }),
-                    Err(reason) => self.drop_at_ingress(pool, meta.ingress_port, frame, reason),
-                },
+                Action::Recirculate => self.recirculate(now, pool, Packet { frame, meta }),
                 Action::Drop(reason) => self.drop_at_ingress(pool, meta.ingress_port, frame, reason),
             }
         }
     }
 
-    /// Readies `meta` for one more pass of the frame through ingress.
-    fn reparse(&mut self, frame: &Frame, meta: &mut Meta) -> Result<(), DropReason> {
-        if meta.recirculations == MAX_RECIRCULATIONS {
-            return Err(DropReason::RecirculationLimit);
+    /// One more pass of a frame through ingress, if it has not had too many.
+    fn recirculate(&mut self, now: Instant, pool: &mut Pool, packet: Packet) {
+        let Packet { mut frame, mut meta } = packet;
+        let readied = match meta.recirculations {
+            MAX_RECIRCULATIONS => Err(DropReason::RecirculationLimit),
+            _ => wire::parse_into(&frame, &mut meta.headers),
+        };
+        if let Err(reason) = readied {
+            return self.drop_at_ingress(pool, meta.ingress_port, frame, reason);
         }
         meta.recirculations += 1;
-        meta.headers = wire::parse(frame)?;
-        self.ingress.prepare(frame, meta);
-        Ok(())
+        self.ingress.prepare(&frame, &mut meta);
+        let mut cx = Context { now, pool, outbox: &mut self.outbox };
+        let verdict = self.ingress.process(&mut cx, &mut frame, &mut meta);
+        self.settle(now, pool, verdict, Packet { frame, meta });
     }
 
     /// Moves up to `room` frames that `port` may send at `now` through egress into `out`, and counts

@@ -104,7 +104,7 @@ impl PortQueue {
         // Written where it now is: a wide copy right after narrow writes waits for them.
         if let Some(Packet { meta, .. }) = self.fifo.back_mut() {
             meta.enq_timestamp = now;
-            meta.enq_qdepth = depth as u16;
+            meta.enq_qdepth = depth as u32;
         }
         self.enqueued += 1;
         self.peak_packets = self.peak_packets.max(depth as u64 + 1);
