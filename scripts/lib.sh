@@ -4,7 +4,7 @@
 # What the build needs: clang compiles the XDP program, m4 and libelf go into libxdp and libbpf.
 build_packages=(clang libelf-dev m4 zlib1g-dev pkg-config make gcc libc6-dev)
 # What the tests on veths and the demo run.
-tool_packages=(iproute2 iputils-ping iperf3 traceroute ethtool tcpdump jq)
+tool_packages=(iproute2 iputils-ping iperf3 traceroute ethtool jq)
 
 say() { printf '\n== %s\n' "$*"; }
 warn() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # Drives the kernel's packet generator (pktgen), where the kernel has it: the fastest source of frames
 # there is, but without probes, so `weft sink` counts them as foreign. Where it is absent, use
 # `weft gen --live`.
@@ -16,29 +16,40 @@
 # Needs root. Exit code: 0 sent, 1 failed, 2 misuse or no pktgen here.
 set -euo pipefail
 
-usage() { sed -n '2,/^set /p' "$0" | sed -n 's/^# \{0,1\}//p' >&2; exit 2; }
-fail() { echo "pktgen.sh: $2" >&2; exit "$1"; }
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/lib.sh
+source scripts/lib.sh
+
+fail() {
+    warn "$@"
+    exit 1
+}
+misuse() {
+    usage >&2
+    exit 2
+}
 
 iface='' mac='' dst='' size=60 count=0 seconds=10 flows=1 pps=0 cpu=0
 while getopts 'i:m:d:s:n:t:f:r:c:h' option; do
     case $option in
         i) iface=$OPTARG ;; m) mac=$OPTARG ;; d) dst=$OPTARG ;; s) size=$OPTARG ;; n) count=$OPTARG ;;
-        t) seconds=$OPTARG ;; f) flows=$OPTARG ;; r) pps=$OPTARG ;; c) cpu=$OPTARG ;; *) usage ;;
+        t) seconds=$OPTARG ;; f) flows=$OPTARG ;; r) pps=$OPTARG ;; c) cpu=$OPTARG ;; h) usage && exit ;;
+        *) misuse ;;
     esac
 done
-[[ $iface && $mac && $dst ]] || usage
-[[ $EUID -eq 0 ]] || fail 2 'needs root'
+[[ $iface && $mac && $dst ]] || misuse
+is_root || die 'run it as root'
 [[ -d /proc/net/pktgen ]] || modprobe pktgen 2>/dev/null || true
-[[ -d /proc/net/pktgen ]] || fail 2 'this kernel has no pktgen (CONFIG_NET_PKTGEN): use `weft gen --live`'
+[[ -d /proc/net/pktgen ]] || die 'this kernel has no pktgen (CONFIG_NET_PKTGEN): use `weft gen --live`'
 
 thread=/proc/net/pktgen/kpktgend_$cpu
 device=/proc/net/pktgen/$iface
-[[ -e $thread ]] || fail 2 "no pktgen thread for core $cpu"
+[[ -e $thread ]] || die "no pktgen thread for core $cpu"
 
 # A command that pktgen refuses fails the write or shows in the file's last line.
 set_pg() {
     local file=$1; shift
-    echo "$*" >"$file" || fail 1 "pktgen refused '$*': $(tail -n1 "$file")"
+    echo "$*" >"$file" || fail "pktgen refused '$*': $(tail -n1 "$file")"
 }
 cleanup() {
     echo stop >/proc/net/pktgen/pgctrl 2>/dev/null || true

@@ -37,7 +37,7 @@ fn privileged(test: &str) -> bool {
         Err(e) if e.is_permission() => {
             assert!(std::env::var("CI").as_deref() != Ok("true"), "CI must not skip {test}: {e}");
             // Not eprintln!, which the test harness swallows for a test that passes.
-            let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {e}");
+            let _ = std::io::stderr().write_all(format!("SKIPPED traffic {test}: {e}\n").as_bytes());
             false
         }
         Err(e) => panic!("{e}"),

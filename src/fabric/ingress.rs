@@ -7,14 +7,14 @@ use crate::frame::Frame;
 use crate::id::{PortId, PortKind, PortMask};
 use crate::pisa::{Action, Context, FlowHash, Ingress, Meta, Outbox, Queue, Verdict};
 use crate::time::{Instant, earliest};
-use crate::wire::parse::{PROTO_TCP, PROTO_UDP};
-use crate::wire::{Headers, L3, MacAddr, ethernet, ipv4, ipv6};
+use crate::wire::{L3, MacAddr, ethernet, ipv4, ipv6};
 
 use super::bridge::Bridge;
 use super::fib::{Fib, NextHop};
 use super::hooks::SchemeIngress;
+use super::martian::{martian_v4, martian_v6};
 use super::neighbour::{Due, Lookup, Neighbours};
-use super::reply::{self, ArpOp, IcmpError, NeighbourOp, RateLimit};
+use super::reply::{IcmpError, RateLimit};
 
 /// One port as the forwarding sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ const STORM_BURST: u32 = 2_000;
 
 /// The switch's own addresses of one family.
 #[derive(Debug)]
-struct Own<A> {
+pub(super) struct Own<A> {
     segment: Option<A>,
     router: Option<A>,
 }
@@ -71,7 +71,7 @@ impl<A: PartialEq + Copy> Own<A> {
     }
 
     /// The address that packets of the switch's own come from.
-    fn source(&self) -> Option<A> {
+    pub(super) fn source(&self) -> Option<A> {
         self.segment.or(self.router)
     }
 }
@@ -79,22 +79,22 @@ impl<A: PartialEq + Copy> Own<A> {
 /// The ingress stage: bridging on the segment of host ports, routing between it and the fabric.
 #[derive(Debug)]
 pub struct FabricIngress<S> {
-    scheme: S,
-    hash: FlowHash,
-    mac: MacAddr,
-    fabric_mac: MacAddr,
-    ports: Vec<FabricPort>,
-    own_v4: Own<Ipv4Addr>,
-    own_v6: Own<Ipv6Addr>,
-    segment_v4: Option<Ipv4Net>,
-    segment_v6: Option<Ipv6Net>,
+    pub(super) scheme: S,
+    pub(super) hash: FlowHash,
+    pub(super) mac: MacAddr,
+    pub(super) fabric_mac: MacAddr,
+    pub(super) ports: Vec<FabricPort>,
+    pub(super) own_v4: Own<Ipv4Addr>,
+    pub(super) own_v6: Own<Ipv6Addr>,
+    pub(super) segment_v4: Option<Ipv4Net>,
+    pub(super) segment_v6: Option<Ipv6Net>,
     /// The segment's directed broadcast address, if its prefix leaves one (RFC 3021).
-    broadcast_v4: Option<Ipv4Addr>,
-    fib: Fib,
-    bridge: Bridge,
-    neighbours: Neighbours,
-    storm: Vec<RateLimit>,
-    icmp_errors: RateLimit,
+    pub(super) broadcast_v4: Option<Ipv4Addr>,
+    pub(super) fib: Fib,
+    pub(super) bridge: Bridge,
+    pub(super) neighbours: Neighbours,
+    pub(super) storm: Vec<RateLimit>,
+    pub(super) icmp_errors: RateLimit,
 }
 
 impl<S: SchemeIngress> FabricIngress<S> {
@@ -159,7 +159,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
     }
 
     #[inline]
-    fn kind(&self, port: PortId) -> PortKind {
+    pub(super) fn kind(&self, port: PortId) -> PortKind {
         self.ports[port.index()].kind
     }
 
@@ -320,7 +320,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
 
     /// Whether the packet fits `mtu`; if not, its sender is told. weft does not fragment.
     #[inline]
-    fn fits(&mut self, cx: &mut Context<'_>, frame: &Frame, meta: &Meta, mtu: u16) -> bool {
+    pub(super) fn fits(&mut self, cx: &mut Context<'_>, frame: &Frame, meta: &Meta, mtu: u16) -> bool {
         let mtu = room(mtu, meta);
         let fits = meta.headers.end - meta.headers.l3 <= mtu;
         if !fits {
@@ -331,7 +331,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
 
     /// The rewriting every routed packet gets: addresses and TTL.
     #[inline]
-    fn rewrite(&self, frame: &mut Frame, meta: &Meta, to: MacAddr) {
+    pub(super) fn rewrite(&self, frame: &mut Frame, meta: &Meta, to: MacAddr) {
         let l3 = meta.headers.l3 as usize;
         ethernet::set_addresses(frame, to, self.mac);
         if meta.recirculations == 0 {
@@ -340,157 +340,6 @@ impl<S: SchemeIngress> FabricIngress<S> {
                 _ => ipv6::decrement_hop_limit(frame, l3),
             }
         }
-    }
-
-    /// A packet for one of the switch's own addresses: ping is answered, the rest refused.
-    fn local(&mut self, cx: &mut Context<'_>, frame: &Frame, meta: &Meta) -> Verdict {
-        if let Some(verdict) = self.neighbour_discovery(cx, frame, meta) {
-            return verdict;
-        }
-        let to = destination(frame, meta);
-        let answer = |out: &mut Frame| reply::echo_reply(frame, &meta.headers, self.mac, to, out);
-        match self.originate(cx, frame, meta, answer) {
-            Ok(()) => Verdict::Consume,
-            Err(DropReason::NoListener) => {
-                if matches!(meta.headers.proto, PROTO_TCP | PROTO_UDP) {
-                    self.icmp_error(cx, frame, meta, IcmpError::PortUnreachable);
-                }
-                Verdict::Drop(DropReason::NoListener)
-            }
-            Err(reason) => Verdict::Drop(reason),
-        }
-    }
-
-    /// ARP from a host; `None` if it is not for the switch and is to be bridged.
-    fn arp(&mut self, cx: &mut Context<'_>, frame: &Frame, meta: &Meta) -> Option<Verdict> {
-        let arp = match reply::arp_read(frame, &meta.headers) {
-            Ok(arp) => arp,
-            Err(reason) => return Some(Verdict::Drop(reason)),
-        };
-        let segment = self.segment_v4?;
-        let ours = arp.target_ip == segment.addr();
-        if arp.sender_ip != segment.addr() && segment.contains(&arp.sender_ip) {
-            self.confirm(cx, arp.sender_ip.into(), arp.sender_mac, meta.ingress_port, ours);
-        }
-        if ours && arp.op == ArpOp::Request {
-            let tags = reply::tags(frame, &meta.headers);
-            answer(cx, meta, |out| reply::arp_reply(&arp, self.mac, tags, out));
-        }
-        (ours || ethernet::dst(frame) == self.mac).then_some(Verdict::Consume)
-    }
-
-    /// ND from a host; `None` if it is none, or not for the switch and to be bridged.
-    fn neighbour_discovery(&mut self, cx: &mut Context<'_>, frame: &Frame, meta: &Meta) -> Option<Verdict> {
-        let from_host = self.kind(meta.ingress_port) == PortKind::Host && meta.recirculations == 0;
-        if meta.headers.fault.is_some() || !from_host || !reply::is_neighbour_message(frame, &meta.headers) {
-            return None;
-        }
-        let message = match reply::nd_read(frame, &meta.headers) {
-            Ok(message) => message,
-            Err(reason) => return Some(Verdict::Drop(reason)),
-        };
-        let segment = self.segment_v6?;
-        let solicitation = message.op == NeighbourOp::Solicitation;
-        let ours = message.target == segment.addr();
-        let address = if solicitation { message.source } else { message.target };
-        if let Some(mac) = message.mac
-            && address != segment.addr()
-            && segment.contains(&address)
-        {
-            self.confirm(cx, address.into(), mac, meta.ingress_port, ours && solicitation);
-        }
-        if ours && solicitation {
-            answer(cx, meta, |out| reply::neighbour_advertisement(frame, &meta.headers, &message, self.mac, out));
-        }
-        (ours || ethernet::dst(frame) == self.mac).then_some(Verdict::Consume)
-    }
-
-    /// `address` is at `mac`: what waited for it can go.
-    fn confirm(&mut self, cx: &mut Context<'_>, address: IpAddr, mac: MacAddr, port: PortId, create: bool) {
-        let waited = self.neighbours.confirm(cx.now, address, mac, port, create);
-        let mtu = self.ports[port.index()].mtu;
-        for (mut frame, meta) in waited {
-            let action = match self.fits(cx, &frame, &meta, mtu) {
-                true => {
-                    self.rewrite(&mut frame, &meta, mac);
-                    Action::Forward(port, Queue::Data)
-                }
-                false => Action::Drop(DropReason::TooBig),
-            };
-            cx.outbox.release(frame, meta, action);
-        }
-    }
-
-    /// Asks who has `address`: the segment, or only the port where it was known to be; tagged like
-    /// the packet that wants to go there.
-    fn solicit(&self, cx: &mut Context<'_>, cause: &Frame, meta: &Meta, address: IpAddr, at: Option<PortId>) {
-        let tags = reply::tags(cause, &meta.headers);
-        let to = at.map_or_else(|| self.bridge.ports(), PortMask::only);
-        for port in to.iter() {
-            answer(cx, &Meta::new(Headers::default(), port), |out| match address {
-                IpAddr::V4(a) => self.segment_v4.is_some_and(|n| reply::arp_request(self.mac, n.addr(), a, tags, out)),
-                IpAddr::V6(a) => {
-                    self.segment_v6.is_some_and(|n| reply::neighbour_solicitation(self.mac, n.addr(), a, tags, out))
-                }
-            });
-        }
-    }
-
-    /// Tells the sender of `frame` what became of it, if the rules and the rate limit allow.
-    fn icmp_error(&mut self, cx: &mut Context<'_>, frame: &Frame, meta: &Meta, error: IcmpError) {
-        let source = match meta.headers.kind {
-            L3::Ipv4 => self.own_v4.source().map(IpAddr::V4),
-            _ => self.own_v6.source().map(IpAddr::V6),
-        };
-        let Some(source) = source else { return };
-        // A packet of the switch's own that failed is nobody's to be told of.
-        if meta.recirculations > 0 || !reply::may_answer_with_error(frame, &meta.headers) {
-            return;
-        }
-        if !self.icmp_errors.allow(cx.now) {
-            return;
-        }
-        let write = |out: &mut Frame| {
-            reply::icmp_error(error, frame, &meta.headers, source, out).then_some(()).ok_or(DropReason::NoFrame)
-        };
-        // The packet it is about is dropped and counted whether or not its sender can be told.
-        let _ = self.originate(cx, frame, meta, write);
-    }
-
-    /// Sends a packet of the switch's own in answer to `frame`, written by `write`. It is addressed
-    /// to the switch's own MAC and goes through ingress, so that it is routed like any other.
-    fn originate(
-        &self,
-        cx: &mut Context<'_>,
-        frame: &Frame,
-        meta: &Meta,
-        write: impl FnOnce(&mut Frame) -> Result<(), DropReason>,
-    ) -> Result<(), DropReason> {
-        if !cx.outbox.has_room() {
-            return Err(DropReason::OutboxFull);
-        }
-        let mut out = cx.pool.alloc().ok_or(DropReason::NoFrame)?;
-        if let Err(reason) = write(&mut out) {
-            cx.pool.free(out);
-            return Err(reason);
-        }
-        ethernet::set_addresses(&mut out, self.mac, ethernet::src(frame));
-        cx.outbox.generate(out, Meta::new(Headers::default(), meta.ingress_port), Action::Recirculate);
-        Ok(())
-    }
-}
-
-/// Sends what `write` makes out of the port that `meta` names, ahead of data. What can't be made now
-/// is asked for again by its sender.
-fn answer(cx: &mut Context<'_>, meta: &Meta, write: impl FnOnce(&mut Frame) -> bool) {
-    if !cx.outbox.has_room() {
-        return;
-    }
-    let Some(mut out) = cx.pool.alloc() else { return };
-    let port = meta.ingress_port;
-    match write(&mut out) {
-        true => cx.outbox.generate(out, Meta::new(Headers::default(), port), Action::Forward(port, Queue::Control)),
-        false => cx.pool.free(out),
     }
 }
 
@@ -503,61 +352,12 @@ fn room(mtu: u16, meta: &Meta) -> u16 {
 }
 
 #[inline]
-fn destination(frame: &Frame, meta: &Meta) -> IpAddr {
+pub(super) fn destination(frame: &Frame, meta: &Meta) -> IpAddr {
     let l3 = meta.headers.l3 as usize;
     match meta.headers.kind {
         L3::Ipv4 => ipv4::dst(frame, l3).into(),
         _ => ipv6::dst(frame, l3).into(),
     }
-}
-
-/// What the first octet says about an IPv4 address, one bit a property.
-const NEVER_SOURCE: u8 = 1;
-const NEVER_DESTINATION: u8 = 2;
-const MULTICAST: u8 = 4;
-const PERHAPS_LINK_LOCAL: u8 = 8;
-
-/// Addresses a router never forwards for, by first octet (RFC 1812 section 5.3.7, RFC 6890).
-const FIRST_OCTETS: [u8; 256] = {
-    let mut octets = [0; 256];
-    octets[0] = NEVER_SOURCE | NEVER_DESTINATION;
-    octets[127] = NEVER_SOURCE | NEVER_DESTINATION;
-    octets[169] = PERHAPS_LINK_LOCAL;
-    let mut high = 224;
-    while high < 256 {
-        octets[high] = NEVER_SOURCE | if high < 240 { MULTICAST } else { NEVER_DESTINATION };
-        high += 1;
-    }
-    octets
-};
-
-/// Why a router does not forward from `source` to `destination`, if so.
-#[inline]
-fn martian_v4(source: Ipv4Addr, destination: Ipv4Addr) -> Option<DropReason> {
-    let of = |a: Ipv4Addr| FIRST_OCTETS[usize::from(a.octets()[0])];
-    let (s, d) = (of(source), of(destination));
-    if s | d == 0 {
-        return None;
-    }
-    match () {
-        () if s & NEVER_SOURCE != 0 || source.is_link_local() => Some(DropReason::MartianSource),
-        () if d & NEVER_DESTINATION != 0 || destination.is_link_local() => Some(DropReason::MartianDestination),
-        () if d & MULTICAST != 0 => Some(DropReason::MulticastNotRouted),
-        () => None,
-    }
-}
-
-/// The same for IPv6 (RFC 4291 section 2.5, RFC 4007).
-#[inline]
-fn martian_v6(source: Ipv6Addr, destination: Ipv6Addr) -> Option<DropReason> {
-    let local = |a: Ipv6Addr| a.is_unspecified() || a.is_loopback() || a.is_unicast_link_local();
-    if source.is_multicast() || local(source) {
-        return Some(DropReason::MartianSource);
-    }
-    if destination.is_multicast() {
-        return Some(DropReason::MulticastNotRouted);
-    }
-    local(destination).then_some(DropReason::MartianDestination)
 }
 
 impl<S: SchemeIngress> Ingress for FabricIngress<S> {

@@ -16,8 +16,10 @@ pub mod fib;
 pub mod hooks;
 /// The ingress stage.
 pub mod ingress;
+mod martian;
 pub mod neighbour;
 pub mod reply;
+mod slow_path;
 pub mod view;
 
 use std::marker::PhantomData;

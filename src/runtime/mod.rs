@@ -32,7 +32,7 @@ pub use control::query;
 use control::{ControlServer, Target};
 pub(crate) use wait::Waiter;
 use wait::Waker;
-pub(crate) use worker::{MAX_SLEEP, RETRY, SPIN};
+pub(crate) use worker::{BURSTS, MAX_SLEEP, RETRY, SPIN};
 use worker::{Setup, Worker};
 
 /// Requests that may wait for a worker.

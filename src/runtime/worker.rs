@@ -26,7 +26,7 @@ use super::wait::Waiter;
 use super::{RuntimeError, SwitchInstance, netns};
 
 /// Bursts taken from a port before the next one gets its turn: together what one `sendto` sends.
-const BURSTS: usize = 4;
+pub(crate) const BURSTS: usize = 4;
 /// How long an adaptive worker looks on after the last frame before it sleeps: about what a wake-up
 /// costs.
 pub(crate) const SPIN: u64 = 20 * MICROS;

@@ -16,8 +16,8 @@ use super::meter::{Measured, Meter, Seen};
 use super::station::Station;
 
 /// Chunks of the sink's memory: as many as an AF_XDP port can lend for receiving, and replies.
-const CHUNKS: u32 = 8192;
-const FILL: usize = 4096;
+const CHUNKS: u32 = 4096;
+const FILL: usize = 2048;
 /// Quiet time after the end of a run in which stragglers may still come.
 const LINGER: u64 = 150 * MILLIS;
 /// Most flows a sink keeps accounts of, 136 bytes each.

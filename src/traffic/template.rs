@@ -3,8 +3,6 @@ use std::net::IpAddr;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr};
 
-use crate::config::derived_seed;
-use crate::id::SwitchId;
 use crate::port::xdp::LiveLayout;
 use crate::wire::ethernet::{self, HEADER_LEN, TAG_LEN};
 use crate::wire::parse::PROTO_UDP;
@@ -53,6 +51,14 @@ pub fn tag_bytes(vlans: &[u16]) -> Vec<u8> {
         bytes.extend(vid.to_be_bytes());
     }
     bytes
+}
+
+/// Word `n` of the sequence that `seed` makes (SplitMix64: Steele et al., OOPSLA 2014, section 5).
+fn noise(seed: u64, n: u64) -> u64 {
+    let mut z = seed.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// One frame, and how to make it any frame of the run: each differs only in source port, the last
@@ -126,7 +132,7 @@ impl Template {
         bytes[udp + 2..udp + 4].copy_from_slice(&spec.dst_port.to_be_bytes());
         bytes[udp + 4..udp + 6].copy_from_slice(&len.to_be_bytes());
         for (i, chunk) in bytes[udp + UDP_HEADER + PROBE_LEN..].chunks_mut(8).enumerate() {
-            let noise = derived_seed(spec.seed.wrapping_add(i as u64), SwitchId(1)).to_be_bytes();
+            let noise = noise(spec.seed, i as u64 + 1).to_be_bytes();
             chunk.copy_from_slice(&noise[..chunk.len()]);
         }
         let first_address = u32::from_be_bytes(bytes[address..address + 4].try_into().expect("four bytes"));
@@ -138,7 +144,7 @@ impl Template {
             address,
             first_address,
             ipv4: (!ipv6).then_some(l3),
-            first_port: (derived_seed(spec.seed, SwitchId(0)) % u64::from(PORTS)) as u32,
+            first_port: (noise(spec.seed, 0) % u64::from(PORTS)) as u32,
             run: spec.run,
             udp_base: checksum::sum(&bytes[udp..], pseudo),
             ipv4_base: if ipv6 { 0 } else { checksum::sum(&bytes[l3..l3 + 20], 0) },

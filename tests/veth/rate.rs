@@ -22,7 +22,6 @@ fn tcp_over_a_paced_link_gets_the_links_rate_less_headers() {
         // preamble and gap.
         let ideal = RATE * (1500.0 - headers - 32.0) / (1500.0 + 14.0 + 24.0);
         let goodput = tcp_goodput(a, b, to, Duration::from_secs(4));
-        // What waits in the queue when the clock starts comes on top of the rate: 1 MB, seen only in part.
         assert!((LEAST * ideal..MOST * ideal).contains(&goodput), "{goodput:.0} of {ideal:.0} bit/s");
     }
     lab.check_books();

@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use weft::lab::net::Netlink;
 
 use crate::bed::Kind::Host;
-use crate::bed::{Bed, ping_all_pairs, text, turn, weft};
+use crate::bed::{Bed, ping_all_pairs, text, turn, weft, weft_ok};
 use crate::books;
 
 /// The one line in which `weft` says why it did not start: exit code 2, naming all of `parts`. Beside
@@ -151,4 +151,17 @@ fn a_port_whose_peer_is_deleted_is_told_and_the_others_go_on() {
     books::at_rest(&switch.socket);
     ping_all_pairs(&bed.hosts[..2]);
     switch.stop();
+}
+
+#[test]
+fn the_example_configuration_is_sound_and_shows_every_key() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/switch.toml");
+    let printed = weft_ok(&["check", "--print", example]);
+    let written = std::fs::read_to_string(example).unwrap();
+    let keys = |toml: &str| -> std::collections::BTreeSet<String> {
+        let key = |line: &str| Some(line.split_once(" = ")?.0.to_string());
+        toml.lines().filter(|line| !line.starts_with('#')).filter_map(key).collect()
+    };
+    // What is printed has every key that has a value, defaults filled in.
+    assert_eq!(keys(&written), keys(&printed));
 }
