@@ -83,6 +83,11 @@ proptest! {
 
 const PORTS: u8 = 3;
 
+/// Numbers of bytes: any, and those that a few packets of [`packet`] make exactly.
+fn boundaries() -> impl Strategy<Value = u64> {
+    prop_oneof![60u64..6_000, vec(0..KINDS, 1..4).prop_map(|kinds| kinds.iter().map(|k| packet(*k).len() as u64).sum())]
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Enqueue { port: u8, queue: Queue, kind: usize },
@@ -162,9 +167,9 @@ impl PortModel {
 
 fn limits() -> impl Strategy<Value = PortLimits> {
     let queue = || {
-        (1u32..8, prop_oneof![200u64..6_000, Just(1 << 20)]).prop_map(|(packets, bytes)| QueueLimits { packets, bytes })
+        (1u32..8, prop_oneof![boundaries(), Just(1 << 20)]).prop_map(|(packets, bytes)| QueueLimits { packets, bytes })
     };
-    (prop_oneof![Just(0), rates()], queue(), queue(), prop_oneof![Just(0), 100u64..4_000]).prop_map(
+    (prop_oneof![Just(0), rates()], queue(), queue(), prop_oneof![Just(0), boundaries()]).prop_map(
         |(rate, control, data, ecn_mark_bytes)| PortLimits { rate: BitRate(rate), control, data, ecn_mark_bytes },
     )
 }
@@ -271,7 +276,7 @@ proptest! {
     }
 
     #[test]
-    fn a_packet_is_marked_if_it_can_be_and_more_than_the_threshold_waits(threshold in 1u64..5_000, kinds in vec(0..KINDS, 1..20)) {
+    fn a_packet_is_marked_if_it_can_be_and_more_than_the_threshold_waits(threshold in boundaries(), kinds in vec(0..KINDS, 1..20)) {
         let mut pool = Pool::heap(32, 2048);
         let mut tm = TrafficManager::new(&[PortLimits { ecn_mark_bytes: threshold, ..PortLimits::default() }]);
         let mut waiting = 0;
