@@ -76,6 +76,9 @@ drop_reasons! {
     QueuePackets = "queue_packets",
     /// Tail drop: the queue's byte limit.
     QueueBytes = "queue_bytes",
+    /// The queue, or the waiting room for neighbours, holds its share of the free frames: the rest are
+    /// kept for other ports and for receiving.
+    SharedBuffer = "shared_buffer",
     /// No free frame for a copy or a reply.
     NoFrame = "no_frame",
     /// More replies, clones or punts in one burst than the outbox holds.

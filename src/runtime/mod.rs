@@ -241,7 +241,8 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
     let mut threads = Vec::new();
     let (go, gate) = bounded::<()>(0);
     for setup in setups {
-        let (id, events, gate) = (setup.id, events.clone(), gate.clone());
+        let (id, failed) = (setup.id, events.clone());
+        let (events, gate) = (events.clone(), gate.clone());
         let spawned = thread::Builder::new().name(format!("weft-worker{id}")).spawn(move || {
             let mut ending = Ending { worker: id, events: events.clone(), result: None };
             if let Some(core) = setup.core {
@@ -255,7 +256,12 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
             });
             ending.result = Some(result);
         });
-        threads.push(spawned.map_err(|e| RuntimeError::system("worker thread", e))?);
+        match spawned {
+            Ok(thread) => threads.push(thread),
+            Err(e) => {
+                let _ = failed.send(Event::Ended(id, Err(RuntimeError::system("worker thread", e))));
+            }
+        }
     }
 
     let mut outcome = Ok(());
