@@ -202,6 +202,22 @@ fn two_labs_stand_side_by_side_even_if_one_name_begins_with_the_other() {
 }
 
 #[test]
+fn down_of_a_lab_named_like_another_labs_node_touches_nothing() {
+    if !privileged("node") {
+        return;
+    }
+    let lab = Lab::new("n");
+    up(&lab.options(FORWARDS)).unwrap();
+    for like_node in ["n-h0", "n-h0-0", "n-tor0"].map(Lab::new) {
+        let gone = down(&like_node.0).unwrap();
+        assert!(!gone.was_up && gone.namespaces == 0, "{gone:?}");
+    }
+    assert_eq!(lab.namespaces().len(), 8);
+    let shown = status(&lab.0).unwrap();
+    assert!(shown.running && shown.links.iter().all(|link| link.state == LinkState::Up), "{shown}");
+}
+
+#[test]
 fn a_lab_whose_process_was_killed_is_shown_so_and_goes_down() {
     if !privileged("kill") {
         return;
@@ -356,7 +372,7 @@ fn serve_runs_every_switch_in_its_namespace_and_ends_on_sigterm() {
         serve::<std::io::Error>(Path::new(&state), |job, ready| {
             assert_eq!((job.switches.len(), job.workers), (4, 2));
             for (config, netns) in &job.switches {
-                assert!(netns.to_str().unwrap().ends_with(&format!("-{}", config.name)), "{netns:?}");
+                assert!(netns.to_str().unwrap().ends_with(&format!(".{}", config.name)), "{netns:?}");
                 let namespace = Namespace::open(netns.file_name().unwrap().to_str().unwrap()).unwrap();
                 let links = Netlink::open(&namespace).unwrap().links().unwrap();
                 let there = |port: &str| links.iter().any(|link| link.name == port && link.carrier);

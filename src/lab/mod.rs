@@ -5,7 +5,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | namespaces | `weft-<lab>-<node>`, as `ip netns` shows them |
+//! | namespaces | `weft-<lab>.<node>`, as `ip netns` shows them |
 //! | state | `/run/weft/<lab>/`: `lock`, `fabric.json`, `<switch>.toml`, `<switch>.sock`, `weft.log`, `ready` |
 //!
 //! **Who owns a lab** is decided by one lock on `lock`, never by a process number alone. [`up`] takes
