@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use weft::lab::net::{Namespace, Netlink};
@@ -199,6 +200,29 @@ fn two_labs_stand_side_by_side_even_if_one_name_begins_with_the_other() {
     assert!(other.running && other.links.iter().all(|link| link.state == LinkState::Up), "{other}");
     assert_eq!(down(&long.0).unwrap().namespaces, 8);
     short.assert_gone();
+}
+
+#[test]
+fn a_fabric_that_needs_more_open_files_than_allowed_is_refused_before_anything_is_made() {
+    let test = "a_fabric_that_needs_more_open_files_than_allowed_is_refused_before_anything_is_made";
+    if let Ok(name) = std::env::var(ROLE) {
+        setrlimit(Resource::RLIMIT_NOFILE, 100, 100).unwrap();
+        let lab = Lab(name.parse().unwrap());
+        let mut options = lab.options(FORWARDS);
+        options.fabric = Fabric::fat_tree(8, &FabricOptions::default()).unwrap();
+        let error = up(&options).unwrap_err();
+        assert!(!lab.0.state_dir().exists());
+        assert_eq!(error.exit_code(), 2);
+        println!("{error}");
+        return;
+    }
+    let lab = Lab::new("files");
+    let output = again(test, &lab.0.to_string()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    // 80 switches of 8 ports: 1280 for the ports, 160 for the switches, 4 for the worker, 64 to spare.
+    let expected = "a lab of 80 switches and 128 hosts needs 1508 open files and may have 100: `ulimit -n 1508`";
+    assert!(said.contains(expected), "{said}");
 }
 
 #[test]
