@@ -22,6 +22,7 @@ use super::net::Namespace;
 use super::plan::Plan;
 use super::{LabError, LabName};
 use crate::config::PollMode;
+use crate::runtime;
 use crate::topo::Fabric;
 
 /// How long the switches may take to forward.
@@ -71,6 +72,7 @@ pub fn up(options: &UpOptions) -> Result<UpReport, LabError> {
     let name = &options.name;
     let plan = Plan::of(&options.fabric, options.workers, options.poll);
     plan.check()?;
+    allow_open_files(&plan)?;
 
     let signals = Signals::catch().map_err(LabError::file("cannot catch signals in", "/proc/self"))?;
     let keep_going = || if signals.stopped() { Err(LabError::Interrupted(name.clone())) } else { Ok(()) };
@@ -91,6 +93,16 @@ pub fn up(options: &UpOptions) -> Result<UpReport, LabError> {
     lab.wait_ready(keep_going)?;
     lab.keep();
     Ok(UpReport { pid, state_dir: name.state_dir(), built_in, ready_in: start.elapsed() })
+}
+
+/// Makes room for what [`build`] has open, one namespace a node, and finds out before anything is built
+/// whether the switches' process, which gets the same limits, will have enough.
+fn allow_open_files(plan: &Plan) -> Result<(), LabError> {
+    let (switches, hosts) = (plan.switches.len(), plan.hosts.len());
+    let ports = 2 * plan.links.len() - hosts;
+    let files = (hosts + switches).max(runtime::open_files(switches, ports, plan.workers.max(1)));
+    let what = format!("a lab of {switches} switches and {hosts} hosts");
+    runtime::allow_open_files(&what, files).map_err(LabError::OpenFiles)
 }
 
 /// The configuration of a switch, as `weft run` takes it too.

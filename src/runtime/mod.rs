@@ -7,6 +7,7 @@
 mod answer;
 mod clock;
 mod control;
+mod limit;
 mod netns;
 pub mod report;
 mod wait;
@@ -28,6 +29,7 @@ use crate::port::xdp::XdpError;
 
 pub use clock::now;
 pub use control::query;
+pub use limit::allow_open_files;
 
 use control::{ControlServer, Target};
 pub(crate) use wait::Waiter;
@@ -197,6 +199,13 @@ fn control_failure(setups: &[Setup], path: PathBuf, cause: io::Error) -> Runtime
     RuntimeError::Control { switch, interfaces, path, cause }
 }
 
+/// Files that a process with so many switches, ports and workers keeps open: a port's AF_XDP socket
+/// and the link of its program, a switch's control socket and its lock, a worker's epoll, timer, event
+/// and home namespace.
+pub fn open_files(switches: usize, ports: usize, workers: usize) -> usize {
+    2 * ports + 2 * switches + 4 * workers
+}
+
 /// Opens every port, calls `ready` once all switches forward, and blocks until SIGTERM or SIGINT;
 /// then lets queues empty, detaches and checks the books.
 ///
@@ -209,6 +218,9 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
     }
     let plans = plan(&config)?;
     let workers = plans.len();
+    let ports = config.switches.iter().map(|s| s.config.ports.len()).sum();
+    let what = format!("running {} switches with {ports} ports", config.switches.len());
+    allow_open_files(&what, open_files(config.switches.len(), ports, workers)).map_err(RuntimeError::Impossible)?;
     let (events, inbox) = unbounded();
     // Before any thread, so that a signal during set-up is not lost.
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|e| RuntimeError::system("signal handler", e))?;
