@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use weft::fabric::bridge::{self, AGEING, Bridge};
+use weft::fabric::bridge::{self, AGEING, Bridge, PORT_QUOTA, SWEEP};
 use weft::fabric::neighbour::{
     self, Due, Lookup, MAX_PARKED, MAX_PENDING, MAX_PROBES, Neighbours, REACHABLE, RETRANSMIT,
 };
@@ -90,24 +90,59 @@ proptest! {
 }
 
 #[test]
-fn a_full_bridge_forgets_who_has_aged_and_otherwise_learns_no_more() {
+fn a_full_bridge_forgets_who_has_aged_once_a_second_and_otherwise_learns_no_more() {
     let full = bridge::CAPACITY as u64;
     let mut bridge = Bridge::new(PortMask(1), 7);
+    let port = |number: u64| PortId((number % 4) as u8);
     for number in 0..full {
         // The first half spoke long before the second.
         let seen = if number < full / 2 { 0 } else { AGEING / 2 };
-        bridge.learn(Instant(seen), station(number), PortId(0));
+        bridge.learn(Instant(seen), station(number), port(number));
     }
+    assert_eq!(bridge.stations().len() as u64, full);
     let new = station(full);
-    bridge.learn(Instant(AGEING - 1), new, PortId(0));
+    bridge.learn(Instant(AGEING - 1), new, PortId(9));
     assert_eq!(bridge.lookup(Instant(AGEING - 1), new), None, "nobody has aged");
     assert_eq!(bridge.stations().len() as u64, full);
     // Who is known may still move.
-    bridge.learn(Instant(AGEING - 1), station(full / 2), PortId(3));
-    assert_eq!(bridge.lookup(Instant(AGEING - 1), station(full / 2)), Some(PortId(3)));
-    bridge.learn(Instant(AGEING), new, PortId(0));
-    assert_eq!(bridge.lookup(Instant(AGEING), new), Some(PortId(0)));
+    bridge.learn(Instant(AGEING - 1), station(full / 2), PortId(9));
+    assert_eq!(bridge.lookup(Instant(AGEING - 1), station(full / 2)), Some(PortId(9)));
+    // Half have aged by now, but the table was searched a moment ago.
+    bridge.learn(Instant(AGEING + SWEEP - 2), new, PortId(9));
+    assert_eq!((bridge.lookup(Instant(AGEING + SWEEP - 2), new), bridge.stations().len() as u64), (None, full));
+    bridge.learn(Instant(AGEING + SWEEP - 1), new, PortId(9));
+    assert_eq!(bridge.lookup(Instant(AGEING + SWEEP - 1), new), Some(PortId(9)));
     assert_eq!(bridge.stations().len() as u64, full / 2 + 1);
+}
+
+#[test]
+fn a_port_that_floods_sources_fills_its_quota_and_nobody_elses() {
+    let mut bridge = Bridge::new(PortMask(0b111), 7);
+    let quota = PORT_QUOTA as u64;
+    for number in 0..2 * bridge::CAPACITY as u64 {
+        bridge.learn(Instant(number), station(number), PortId(0));
+    }
+    let now = Instant(SECONDS);
+    assert_eq!(bridge.stations().len() as u64, quota);
+    let other = station(1 << 20);
+    bridge.learn(now, other, PortId(1));
+    assert_eq!(bridge.lookup(now, other), Some(PortId(1)));
+    // Taking another's name moves nobody into a full quota: the station's frames are flooded.
+    bridge.learn(now, other, PortId(0));
+    assert_eq!((bridge.lookup(now, other), bridge.stations().len() as u64), (None, quota));
+    bridge.learn(now, other, PortId(1));
+    assert_eq!(bridge.lookup(now, other), Some(PortId(1)));
+    // One that moves away makes room for one.
+    bridge.learn(now, station(0), PortId(1));
+    bridge.learn(now, station(1 << 21), PortId(0));
+    assert_eq!(bridge.lookup(now, station(1 << 21)), Some(PortId(0)));
+    bridge.set_live(PortMask(0b110));
+    assert_eq!(bridge.stations().len(), 2, "what was behind a dead port is forgotten");
+    bridge.set_live(PortMask(0b111));
+    for number in 0..quota {
+        bridge.learn(now, station(number + 1), PortId(0));
+    }
+    assert_eq!(bridge.stations().len() as u64, quota + 2, "with its port's quota");
 }
 
 #[derive(Clone, Debug)]
