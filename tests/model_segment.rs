@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use weft::fabric::bridge::{self, AGEING, Bridge, PORT_QUOTA, SWEEP};
 use weft::fabric::neighbour::{
-    self, Due, Lookup, MAX_PARKED, MAX_PENDING, MAX_PROBES, Neighbours, REACHABLE, RETRANSMIT,
+    self, Due, Lookup, MAX_PARKED, MAX_PENDING, MAX_PROBES, Neighbours, PATIENCE, REACHABLE, RETRANSMIT,
 };
 use weft::frame::{Frame, Pool};
 use weft::id::{PortId, PortMask};
@@ -330,7 +330,7 @@ fn sixty_four_addresses_are_resolved_at_once_and_each_is_found_again() {
         let frame = pool.alloc().expect("a free chunk");
         cache.park(Instant(0), number(i), frame, Meta::new(Headers::default(), PortId(0)));
     }
-    assert_eq!(cache.lookup(Instant(0), number(MAX_PENDING)), Lookup::Full);
+    assert_eq!(cache.lookup(Instant(0), number(MAX_PENDING)), Lookup::Crowded);
     assert_eq!(cache.lookup(Instant(0), number(5)), Lookup::Unknown(false), "that one has room");
     for i in (0..MAX_PENDING).rev() {
         let waited = cache.confirm(Instant(1), number(i), station(i as u64), PortId(0), false);
@@ -342,19 +342,84 @@ fn sixty_four_addresses_are_resolved_at_once_and_each_is_found_again() {
 }
 
 #[test]
+fn the_address_asked_for_most_and_longest_makes_room_once_it_has_had_its_time() {
+    let mut pool = Pool::heap(8, 64);
+    let mut cache = Neighbours::new(1);
+    for i in 0..3 {
+        let frame = pool.alloc().expect("a free chunk");
+        let at = Instant(i * 10);
+        cache.park(at, address(i as usize), frame, Meta::new(Headers::default(), PortId(0)));
+    }
+    assert!(cache.evict(Instant(PATIENCE - 1)).is_none(), "nobody has had its time");
+    // Only the first has waited for a second, and is asked for again.
+    let mut due = vec![];
+    while let Some(Due::Request(address)) = cache.poll(Instant(RETRANSMIT)) {
+        due.push(address);
+    }
+    assert_eq!(due, [address(0)]);
+    let mut evicted = |at: u64| {
+        let frames = cache.evict(Instant(at)).map(|frames| {
+            let count = frames.len();
+            free(&mut pool, frames);
+            count
+        });
+        (frames, cache.pending().map(|(a, _, _)| a).collect::<BTreeSet<_>>())
+    };
+    assert_eq!(evicted(RETRANSMIT), (Some(1), BTreeSet::from([address(1), address(2)])));
+    assert_eq!(evicted(RETRANSMIT), (Some(1), BTreeSet::from([address(2)])));
+    assert_eq!(evicted(RETRANSMIT), (Some(1), BTreeSet::new()));
+    assert_eq!(evicted(RETRANSMIT).0, None);
+    assert_eq!(pool.out_count(), 0);
+}
+
+#[test]
+fn a_port_that_invents_addresses_fills_its_quota_and_nobody_elses() {
+    let mut pool = Pool::heap(8, 64);
+    let mut cache = Neighbours::new(1);
+    let number = |i: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + i));
+    let quota = neighbour::PORT_QUOTA as u32;
+    let confirm = |cache: &mut Neighbours, at: u64, address: IpAddr, port: u8| {
+        let waited = cache.confirm(Instant(at), address, station(1), PortId(port), true);
+        let count = cache.iter().len() as u32;
+        (waited, count)
+    };
+    for i in 0..quota {
+        confirm(&mut cache, 0, number(i), 0);
+    }
+    assert_eq!(confirm(&mut cache, 1, number(quota), 0).1, quota, "no more from there");
+    assert_eq!(confirm(&mut cache, 1, number(quota), 1).1, quota + 1, "but from elsewhere");
+    assert_eq!(confirm(&mut cache, 1, address(1), 0).1, quota + 2, "and of the other family");
+    // Who moves is counted where it went, and makes room where it was.
+    assert_eq!(confirm(&mut cache, 1, number(0), 1).1, quota + 2);
+    assert_eq!(confirm(&mut cache, 1, number(quota + 1), 0).1, quota + 3);
+    assert_eq!(confirm(&mut cache, 1, number(quota + 2), 0).1, quota + 3);
+    // What the switch itself asks for is taken up all the same.
+    let asked = number(quota + 3);
+    assert_eq!(cache.lookup(Instant(2), asked), Lookup::Unknown(true));
+    let frame = pool.alloc().expect("a free chunk");
+    cache.park(Instant(2), asked, frame, Meta::new(Headers::default(), PortId(3)));
+    let (waited, count) = confirm(&mut cache, 2, asked, 0);
+    assert_eq!((waited.len(), count), (1, quota + 4));
+    free(&mut pool, waited);
+}
+
+#[test]
 fn a_full_cache_forgets_who_was_silent_for_two_minutes_and_otherwise_takes_no_more() {
     let full = neighbour::CAPACITY as u32;
     let mut cache = Neighbours::new(1);
     let number = |i: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + i));
     let mut confirm = |at: u64, i: u32| {
-        let waited = cache.confirm(Instant(at), number(i), station(i.into()), PortId(0), true);
+        let port = if i < full { PortId((i % 4) as u8) } else { PortId(9) };
+        let waited = cache.confirm(Instant(at), number(i), station(i.into()), port, true);
         assert!(waited.is_empty());
         cache.iter().len() as u32
     };
     for i in 0..full {
         confirm(if i < full / 2 { 0 } else { REACHABLE }, i);
     }
-    assert_eq!(confirm(4 * REACHABLE - 1, full), full, "nobody was silent long enough");
-    assert_eq!(confirm(4 * REACHABLE, full), full / 2 + 1);
-    assert!(matches!(cache.lookup(Instant(4 * REACHABLE), number(full)), Lookup::Reachable(_)));
+    let silent = 4 * REACHABLE;
+    assert_eq!(confirm(silent - 1, full), full, "nobody was silent long enough");
+    assert_eq!(confirm(silent + neighbour::SWEEP - 2, full), full, "looked for a moment ago");
+    assert_eq!(confirm(silent + neighbour::SWEEP - 1, full), full / 2 + 1);
+    assert!(matches!(cache.lookup(Instant(silent + SECONDS), number(full)), Lookup::Reachable(_)));
 }

@@ -309,6 +309,16 @@ impl<S: SchemeIngress> FabricIngress<S> {
                 }
                 return Verdict::Hold;
             }
+            Lookup::Crowded => {
+                let Some(evicted) = self.neighbours.evict(cx.now) else {
+                    return Verdict::Drop(DropReason::NeighbourQueueFull);
+                };
+                for (frame, meta) in evicted {
+                    cx.outbox.release(frame, meta, Action::Drop(DropReason::NeighbourUnresolved));
+                }
+                self.solicit(cx, frame, meta, address, None);
+                return Verdict::Hold;
+            }
             Lookup::Full => return Verdict::Drop(DropReason::NeighbourQueueFull),
         };
         if !self.fits(cx, frame, meta, self.ports[neighbour.port.index()].mtu) {

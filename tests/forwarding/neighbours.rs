@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use weft::counters::DropReason;
-use weft::fabric::neighbour::{MAX_PARKED, MAX_PENDING, REACHABLE, RETRANSMIT};
+use weft::fabric::neighbour::{MAX_PARKED, MAX_PENDING, PATIENCE, REACHABLE, RETRANSMIT};
 use weft::pisa::PortLimits;
 use weft::time::SECONDS;
 use weft::wire::MacAddr;
@@ -128,6 +128,21 @@ fn a_scan_of_the_subnet_holds_sixty_four_addresses_and_no_more() {
     assert_eq!(errors, 50);
     assert_eq!(rig.dropped(DropReason::NeighbourUnresolved), MAX_PENDING as u64);
     assert_eq!(ports(&rig.send(UPLINKS[0], &packet(200))), [0, 1, 2]);
+}
+
+#[test]
+fn a_scan_of_the_subnet_does_not_keep_a_living_host_from_being_found() {
+    let mut rig = Rig::tor();
+    let packet = |host| udp(FAR.by_fabric(UPLINKS[0], Ipv4Addr::new(10, 0, 1, host).into()), 60, (1, 80), b"scan");
+    for host in 0..MAX_PENDING as u8 {
+        rig.send(UPLINKS[0], &packet(100 + host));
+    }
+    rig.wait(PATIENCE);
+    rig.sent();
+    // The oldest of the dead makes room, and its packet is counted as undeliverable.
+    let (sent, dropped) = rig.refuse(UPLINKS[0], &down(false, 1));
+    assert_eq!((sent, dropped), (asked(false), vec![DropReason::NeighbourUnresolved]));
+    assert_eq!(rig.send(1, &told(false)), [(1, routed(&down(false, 1), SWITCH, H1.mac))]);
 }
 
 #[test]
