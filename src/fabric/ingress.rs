@@ -53,7 +53,7 @@ pub struct FabricConfig {
 
 /// Tags that a frame may carry beyond the MTU on its way in: what a receiver of QinQ allows.
 const MAX_TAGS: usize = 2;
-/// Frames flooded a second for each host port, and at once.
+/// Copies made of flooded frames a second for each ingress port, and at once.
 const STORM_RATE: u32 = 20_000;
 const STORM_BURST: u32 = 2_000;
 
@@ -210,7 +210,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
         match () {
             () if to.is_empty() => Verdict::Drop(DropReason::NoBridgePort),
             () if fits.is_empty() => Verdict::Drop(DropReason::TooBig),
-            () if !self.storm[from.index()].allow(cx.now) => Verdict::Drop(DropReason::StormLimited),
+            () if !self.storm[from.index()].take(cx.now, fits.len()) => Verdict::Drop(DropReason::StormLimited),
             () => Verdict::Flood(fits),
         }
     }
