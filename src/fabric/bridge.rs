@@ -15,6 +15,13 @@ pub const PORT_QUOTA: usize = CAPACITY / 4;
 /// frame, not one table.
 pub const SWEEP: u64 = SECONDS;
 
+/// Whether `address` is one of the sixteen group addresses that are never forwarded, 01-80-C2-00-00-00
+/// to -0F (IEEE 802.1Q, section 8.6.3, table 8-1).
+#[inline]
+pub fn is_reserved(address: MacAddr) -> bool {
+    address.to_u64() & !0xf == 0x0180_c200_0000
+}
+
 /// Where a station was last seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Station {

@@ -9,7 +9,7 @@ use crate::pisa::{Action, Context, FlowHash, Ingress, Meta, Outbox, Queue, Verdi
 use crate::time::{Instant, earliest};
 use crate::wire::{L3, MacAddr, ethernet, ipv4, ipv6};
 
-use super::bridge::Bridge;
+use super::bridge::{self, Bridge};
 use super::fib::{Fib, NextHop};
 use super::hooks::SchemeIngress;
 use super::martian::{martian_v4, martian_v6};
@@ -173,6 +173,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
         if source == self.mac {
             // The gateway's own address from outside: a loop, or somebody forges it.
             return Verdict::Drop(DropReason::MartianSource);
+        }
+        if bridge::is_reserved(destination) {
+            return Verdict::Drop(DropReason::ReservedGroup);
         }
         self.bridge.learn(cx.now, source, port);
         if destination == self.mac {

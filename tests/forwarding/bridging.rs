@@ -46,6 +46,21 @@ fn broadcast_and_multicast_are_flooded_and_never_learned() {
 }
 
 #[test]
+fn what_is_for_one_link_alone_is_neither_forwarded_nor_learned_from() {
+    let mut rig = Rig::tor();
+    for last in 0..=0x0f {
+        // LLDP's EtherType; STP, LACP and PAUSE have others and the same fate.
+        let lldp = ethernet(MacAddr([0x01, 0x80, 0xc2, 0, 0, last]), H0.mac, 0x88cc, b"neighbour");
+        assert_eq!(rig.refuse(0, &lldp), (vec![], vec![DropReason::ReservedGroup]));
+    }
+    assert_eq!(rig.switch.ingress().station_views(rig.now), []);
+    for last in [0x10, 0x20] {
+        let beyond = ethernet(MacAddr([0x01, 0x80, 0xc2, 0, 0, last]), H0.mac, 0x88cc, b"a bridge's matter");
+        assert_eq!(rig.send(0, &beyond).len(), 2);
+    }
+}
+
+#[test]
 fn any_ethertype_and_even_a_broken_packet_is_bridged() {
     let mut rig = Rig::tor();
     rig.send(1, &frame(&H1, &H2));
