@@ -300,12 +300,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
     #[inline]
     fn deliver(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
         let address = destination(frame, meta);
-        let neighbour = match self.neighbours.lookup(cx.now, address) {
-            Lookup::Reachable(n) => n,
-            Lookup::Probe(n) => {
-                self.solicit(cx, frame, meta, address, Some(n.port));
-                n
-            }
+        let (neighbour, probe) = match self.neighbours.lookup(cx.now, address) {
+            Lookup::Reachable(n) => (n, false),
+            Lookup::Probe(n) => (n, true),
             Lookup::Unknown(ask) => {
                 if ask {
                     self.solicit(cx, frame, meta, address, None);
@@ -324,11 +321,21 @@ impl<S: SchemeIngress> FabricIngress<S> {
             }
             Lookup::Full => return Verdict::Drop(DropReason::NeighbourQueueFull),
         };
-        if !self.fits(cx, frame, meta, self.ports[neighbour.port.index()].mtu) {
+        // The bridge hears every frame of a host, the cache only what it says of itself: a host that has
+        // moved is reached as soon as it sends anything.
+        let seen = self.bridge.lookup(cx.now, neighbour.mac);
+        let port = seen.unwrap_or(neighbour.port);
+        if port != neighbour.port {
+            self.neighbours.moved(address, port);
+        }
+        if probe {
+            self.solicit(cx, frame, meta, address, seen);
+        }
+        if !self.fits(cx, frame, meta, self.ports[port.index()].mtu) {
             return Verdict::Drop(DropReason::TooBig);
         }
         self.rewrite(frame, meta, neighbour.mac);
-        Verdict::Forward(neighbour.port, Queue::Data)
+        Verdict::Forward(port, Queue::Data)
     }
 
     /// Whether the packet fits `mtu`; if not, its sender is told. weft does not fragment.

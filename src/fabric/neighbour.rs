@@ -254,6 +254,11 @@ impl Neighbours {
         }
     }
 
+    /// The neighbour `address` was seen at another port; what is known of it otherwise stays.
+    pub fn moved(&mut self, address: IpAddr, port: PortId) {
+        self.update(address, |n| n.port = port);
+    }
+
     /// What is due at `now`, one thing a call; `None` when nothing more is.
     pub fn poll(&mut self, now: Instant) -> Option<Due> {
         let at = self.pending.iter().position(|p| p.next <= now)?;

@@ -79,6 +79,8 @@ impl<S: SchemeIngress> FabricIngress<S> {
 
     /// `address` is at `mac`: what waited for it can go.
     pub(super) fn confirm(&mut self, cx: &mut Context<'_>, address: IpAddr, mac: MacAddr, port: PortId, create: bool) {
+        // What speaks for a host may stand elsewhere (proxy ARP): where the bridge heard the MAC counts.
+        let port = self.bridge.lookup(cx.now, mac).unwrap_or(port);
         let waited = self.neighbours.confirm(cx.now, address, mac, port, create);
         let mtu = self.ports[port.index()].mtu;
         for (mut frame, meta) in waited {
@@ -93,8 +95,8 @@ impl<S: SchemeIngress> FabricIngress<S> {
         }
     }
 
-    /// Asks who has `address`: the segment, or only the port where it was known to be; tagged like
-    /// the packet that wants to go there.
+    /// Asks who has `address`: the segment, or only the port where its MAC was seen lately; tagged
+    /// like the packet that wants to go there.
     pub(super) fn solicit(
         &self,
         cx: &mut Context<'_>,

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use weft::counters::DropReason;
+use weft::fabric::bridge::AGEING;
 use weft::fabric::neighbour::{MAX_PARKED, MAX_PENDING, PATIENCE, REACHABLE, RETRANSMIT};
+use weft::id::PortId;
 use weft::pisa::PortLimits;
 use weft::time::SECONDS;
 use weft::wire::MacAddr;
@@ -186,6 +188,34 @@ fn a_host_that_moves_and_announces_it_is_reached_at_its_new_port_and_mac() {
     let new = MacAddr([2, 9, 9, 9, 9, 9]);
     rig.send(2, &arp(false, (new, H1.v4), (NOBODY, H1.v4), MacAddr::BROADCAST, &[]));
     assert_eq!(rig.send(3, &down(false, 1)), [(2, routed(&down(false, 1), SWITCH, new))]);
+}
+
+#[test]
+fn a_host_that_moves_without_a_word_is_reached_where_the_bridge_last_heard_it() {
+    for v6 in [false, true] {
+        let mut rig = Rig::tor();
+        rig.meet_hosts();
+        rig.send(2, &udp(H1.to_station(&H0, v6), 64, (1, 2), b"from its new port"));
+        assert_eq!(rig.send(3, &down(v6, 1)), [(2, routed(&down(v6, 1), SWITCH, H1.mac))]);
+        let views = rig.switch.ingress().neighbour_views(rig.now);
+        let moved = views.iter().find(|n| n.address == H1.ip(v6)).expect("still known");
+        assert_eq!(moved.port, Some(PortId(2)));
+        // When it is due to be asked, it is asked there.
+        rig.wait(REACHABLE);
+        assert_eq!(ports(&rig.send(3, &down(v6, 2))), [2, 2]);
+    }
+}
+
+#[test]
+fn a_neighbour_whose_station_the_bridge_has_forgotten_is_asked_on_every_host_port() {
+    for v6 in [false, true] {
+        let mut rig = Rig::tor();
+        rig.meet_hosts();
+        rig.wait(AGEING);
+        let mut expected = asked(v6);
+        expected.insert(2, (1, routed(&down(v6, 1), SWITCH, H1.mac)));
+        assert_eq!(rig.send(3, &down(v6, 1)), expected);
+    }
 }
 
 #[test]
