@@ -24,7 +24,7 @@ macro_rules! drop_reasons {
 drop_reasons! {
     /// Shorter than an Ethernet header (14 bytes).
     Runt = "runt",
-    /// Longer than the port's MTU plus Ethernet header and two tags.
+    /// Longer than the interface's MTU plus Ethernet header and two tags.
     Giant = "giant",
     /// Ends inside a VLAN tag stack.
     TruncatedTag = "truncated_tag",

@@ -23,8 +23,10 @@ pub struct FabricPort {
     pub kind: PortKind,
     /// Destination MAC of routed frames that leave by a fabric port.
     pub peer: MacAddr,
-    /// Largest IP packet that may leave.
+    /// Largest IP packet that may leave, in bytes.
     pub mtu: u16,
+    /// Largest IP packet that may arrive, in bytes: the interface's MTU, whatever may leave.
+    pub rx_mtu: u16,
 }
 
 /// Everything the forwarding needs to know at the start.
@@ -392,7 +394,7 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
             return self.route(cx, frame, meta);
         }
         let port = self.ports[meta.ingress_port.index()];
-        if frame.len() > usize::from(port.mtu) + ethernet::HEADER_LEN + MAX_TAGS * ethernet::TAG_LEN {
+        if frame.len() > usize::from(port.rx_mtu) + ethernet::HEADER_LEN + MAX_TAGS * ethernet::TAG_LEN {
             return Verdict::Drop(DropReason::Giant);
         }
         self.scheme.arrived(cx.now, frame, meta);
