@@ -268,7 +268,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
             return Verdict::Drop(DropReason::NoRoute);
         };
         // Packets of the switch's own keep the TTL they were made with on their first hop.
-        if ttl <= 1 && meta.recirculations == 0 {
+        if ttl <= 1 && !meta.own {
             self.icmp_error(cx, frame, meta, IcmpError::HopLimitExceeded);
             return Verdict::Drop(DropReason::TtlExpired);
         }
@@ -280,10 +280,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
                     return Verdict::Drop(DropReason::EmptyGroup);
                 };
                 let egress = self.ports[to.index()];
-                if egress.kind == PortKind::Up
-                    && self.kind(meta.ingress_port) == PortKind::Up
-                    && meta.recirculations == 0
-                {
+                if egress.kind == PortKind::Up && self.kind(meta.ingress_port) == PortKind::Up && !meta.own {
                     // Up-down routing: what came down does not go up again, or it would circle.
                     self.icmp_error(cx, frame, meta, IcmpError::NoRoute);
                     return Verdict::Drop(DropReason::NoRoute);
@@ -356,7 +353,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
     pub(super) fn rewrite(&self, frame: &mut Frame, meta: &Meta, to: MacAddr) {
         let l3 = meta.headers.l3 as usize;
         ethernet::set_addresses(frame, to, self.mac);
-        if meta.recirculations == 0 {
+        if !meta.own {
             match meta.headers.kind {
                 L3::Ipv4 => ipv4::decrement_ttl(frame, l3),
                 _ => ipv6::decrement_hop_limit(frame, l3),
@@ -390,14 +387,16 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
 
     #[inline]
     fn process(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
-        if meta.recirculations > 0 {
+        if meta.own {
             return self.route(cx, frame, meta);
         }
         let port = self.ports[meta.ingress_port.index()];
         if frame.len() > usize::from(port.rx_mtu) + ethernet::HEADER_LEN + MAX_TAGS * ethernet::TAG_LEN {
             return Verdict::Drop(DropReason::Giant);
         }
-        self.scheme.arrived(cx.now, frame, meta);
+        if meta.recirculations == 0 {
+            self.scheme.arrived(cx.now, frame, meta);
+        }
         match port.kind {
             PortKind::Host => self.host_frame(cx, frame, meta),
             PortKind::Up | PortKind::Down => self.fabric_frame(cx, frame, meta),

@@ -53,7 +53,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
 
     /// ND from a host; `None` if it is none, or not for the switch and to be bridged.
     pub(super) fn neighbour_discovery(&mut self, cx: &mut Context<'_>, frame: &Frame, meta: &Meta) -> Option<Verdict> {
-        let from_host = self.kind(meta.ingress_port) == PortKind::Host && meta.recirculations == 0;
+        let from_host = self.kind(meta.ingress_port) == PortKind::Host && !meta.own;
         if meta.headers.fault.is_some() || !from_host || !reply::is_neighbour_message(frame, &meta.headers) {
             return None;
         }
@@ -125,7 +125,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
         };
         let Some(source) = source else { return };
         // A packet of the switch's own that failed is nobody's to be told of.
-        if meta.recirculations > 0 || !reply::may_answer_with_error(frame, &meta.headers) {
+        if meta.own || !reply::may_answer_with_error(frame, &meta.headers) {
             return;
         }
         if !self.icmp_errors.allow(cx.now) {
