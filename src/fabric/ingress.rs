@@ -58,6 +58,10 @@ const MAX_TAGS: usize = 2;
 /// Copies made of flooded frames a second for each ingress port, and at once.
 const STORM_RATE: u32 = 20_000;
 const STORM_BURST: u32 = 2_000;
+/// ICMP errors a second about packets of one ingress port, and at once: a fifth of the switch's, so that
+/// no host takes from the others what path MTU discovery needs.
+const ERROR_RATE: u32 = 200;
+const ERROR_BURST: u32 = 20;
 
 /// The switch's own addresses of one family.
 #[derive(Debug)]
@@ -97,6 +101,8 @@ pub struct FabricIngress<S> {
     pub(super) neighbours: Neighbours,
     pub(super) storm: Vec<RateLimit>,
     pub(super) icmp_errors: RateLimit,
+    /// The same for each ingress port.
+    pub(super) port_errors: Vec<RateLimit>,
 }
 
 impl<S: SchemeIngress> FabricIngress<S> {
@@ -129,6 +135,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
             neighbours: Neighbours::new(config.seed),
             storm: vec![RateLimit::new(STORM_RATE, STORM_BURST); config.ports.len()],
             icmp_errors: RateLimit::default(),
+            port_errors: vec![RateLimit::new(ERROR_RATE, ERROR_BURST); config.ports.len()],
             ports: config.ports,
         }
     }

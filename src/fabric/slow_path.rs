@@ -128,7 +128,8 @@ impl<S: SchemeIngress> FabricIngress<S> {
         if meta.own || !reply::may_answer_with_error(frame, &meta.headers) {
             return;
         }
-        if !self.icmp_errors.allow(cx.now) {
+        // The port's own first: who is over it must not use up what is for all.
+        if !self.port_errors[meta.ingress_port.index()].allow(cx.now) || !self.icmp_errors.allow(cx.now) {
             return;
         }
         let write = |out: &mut Frame| {

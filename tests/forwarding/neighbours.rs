@@ -124,10 +124,10 @@ fn a_scan_of_the_subnet_holds_sixty_four_addresses_and_no_more() {
     // Every one of them is asked for again on every port.
     rig.wait(RETRANSMIT);
     assert_eq!(rig.sent().len(), 3 * MAX_PENDING);
-    // When the dead addresses have been given up there is room again. Errors are rate-limited: 50 at once.
+    // When the dead addresses have been given up there is room again. Errors are rate-limited: 20 at once for a port.
     rig.wait(2 * RETRANSMIT);
     let errors = rig.sent().iter().filter(|(port, _)| UPLINKS.contains(port)).count();
-    assert_eq!(errors, 50);
+    assert_eq!(errors, 20);
     assert_eq!(rig.dropped(DropReason::NeighbourUnresolved), MAX_PENDING as u64);
     assert_eq!(ports(&rig.send(UPLINKS[0], &packet(200))), [0, 1, 2]);
 }
