@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use weft::fabric::bridge::{self, AGEING, Bridge, PORT_QUOTA, SWEEP};
 use weft::fabric::neighbour::{
-    self, Due, Lookup, MAX_PARKED, MAX_PENDING, MAX_PROBES, Neighbours, PATIENCE, REACHABLE, RETRANSMIT,
+    self, Claim, Due, Lookup, MAX_PARKED, MAX_PENDING, MAX_PROBES, Neighbours, PATIENCE, REACHABLE, RETRANSMIT,
 };
 use weft::frame::{Frame, Pool};
 use weft::id::{PortId, PortMask};
@@ -153,7 +153,8 @@ enum NeighbourOp {
     Confirm {
         address: usize,
         port: u8,
-        create: bool,
+        mac: u64,
+        claim: Claim,
     },
     Poll,
     Live(PortMask),
@@ -170,8 +171,9 @@ fn neighbour_ops() -> impl Strategy<Value = Vec<NeighbourOp>> {
     let op = prop_oneof![
         4 => advance.prop_map(NeighbourOp::Advance),
         8 => (0..ADDRESSES, 0..PORTS).prop_map(|(address, port)| NeighbourOp::Packet(address, port)),
-        2 => (0..ADDRESSES, 0..PORTS, any::<bool>())
-            .prop_map(|(address, port, create)| NeighbourOp::Confirm { address, port, create }),
+        2 => (0..ADDRESSES, 0..PORTS, 0u64..2, any::<[bool; 3]>()).prop_map(|(address, port, mac, [solicited, overrides, create])| {
+            NeighbourOp::Confirm { address, port, mac, claim: Claim { solicited, overrides, create } }
+        }),
         4 => Just(NeighbourOp::Poll),
         1 => live().prop_map(NeighbourOp::Live),
     ];
@@ -191,6 +193,9 @@ fn address(number: usize) -> IpAddr {
 #[derive(Clone)]
 struct Known {
     port: u8,
+    mac: u64,
+    /// Told unasked, or doubted.
+    doubtful: bool,
     confirmed: u64,
     asked: Vec<u64>,
 }
@@ -226,7 +231,7 @@ proptest! {
                 NeighbourOp::Advance(ns) => now += ns,
                 NeighbourOp::Packet(number, port) => {
                     let found = cache.lookup(Instant(now), address(number));
-                    let stale = |k: &Known| now - k.confirmed >= REACHABLE;
+                    let stale = |k: &Known| k.doubtful || now - k.confirmed >= REACHABLE;
                     let waits = |k: &Known| k.asked.last().is_some_and(|asked| now - asked < RETRANSMIT);
                     if known.get(&number).is_some_and(|k| stale(k) && !waits(k) && k.asked.len() == MAX_PROBES as usize) {
                         known.remove(&number);
@@ -234,7 +239,7 @@ proptest! {
                     match (known.get_mut(&number), found) {
                         (Some(k), Lookup::Reachable(n)) => {
                             prop_assert!(!stale(k) || waits(k));
-                            prop_assert_eq!((n.port, n.confirmed), (PortId(k.port), Instant(k.confirmed)));
+                            prop_assert_eq!((n.port, n.mac, n.confirmed), (PortId(k.port), station(k.mac), Instant(k.confirmed)));
                         }
                         (Some(k), Lookup::Probe(n)) => {
                             prop_assert!(stale(k) && !waits(k));
@@ -256,14 +261,19 @@ proptest! {
                         }
                     }
                 }
-                NeighbourOp::Confirm { address: number, port, create } => {
-                    let mac = station(number as u64);
-                    let released = cache.confirm(Instant(now), address(number), mac, PortId(port), create);
+                NeighbourOp::Confirm { address: number, port, mac, claim } => {
+                    let released = cache.confirm(Instant(now), address(number), station(mac), PortId(port), claim);
                     let waited = resolving.remove(&number);
                     prop_assert_eq!(indices(&released), waited.as_ref().map(|r| r.waiting.clone()).unwrap_or_default());
                     free(&mut pool, released);
-                    if create || waited.is_some() || known.contains_key(&number) {
-                        known.insert(number, Known { port, confirmed: now, asked: vec![] });
+                    let told = Known { port, mac, doubtful: !claim.solicited, confirmed: now, asked: vec![] };
+                    // RFC 4861, section 7.2.5, and 7.2.3 for what is not an advertisement.
+                    match known.get_mut(&number) {
+                        Some(k) if k.mac != mac && !claim.overrides => k.doubtful = true,
+                        Some(k) if k.mac != mac || claim.solicited => *k = told,
+                        Some(k) => k.port = port,
+                        None if claim.create || waited.is_some() => drop(known.insert(number, told)),
+                        None => {}
                     }
                 }
                 NeighbourOp::Poll => {
@@ -333,7 +343,7 @@ fn sixty_four_addresses_are_resolved_at_once_and_each_is_found_again() {
     assert_eq!(cache.lookup(Instant(0), number(MAX_PENDING)), Lookup::Crowded);
     assert_eq!(cache.lookup(Instant(0), number(5)), Lookup::Unknown(false), "that one has room");
     for i in (0..MAX_PENDING).rev() {
-        let waited = cache.confirm(Instant(1), number(i), station(i as u64), PortId(0), false);
+        let waited = cache.confirm(Instant(1), number(i), station(i as u64), PortId(0), Claim::ANSWER);
         assert_eq!(waited.len(), 1);
         free(&mut pool, waited);
     }
@@ -379,7 +389,7 @@ fn a_port_that_invents_addresses_fills_its_quota_and_nobody_elses() {
     let number = |i: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + i));
     let quota = neighbour::PORT_QUOTA as u32;
     let confirm = |cache: &mut Neighbours, at: u64, address: IpAddr, port: u8| {
-        let waited = cache.confirm(Instant(at), address, station(1), PortId(port), true);
+        let waited = cache.confirm(Instant(at), address, station(1), PortId(port), Claim::REQUEST);
         let count = cache.iter().len() as u32;
         (waited, count)
     };
@@ -410,7 +420,7 @@ fn a_full_cache_forgets_who_was_silent_for_two_minutes_and_otherwise_takes_no_mo
     let number = |i: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + i));
     let mut confirm = |at: u64, i: u32| {
         let port = if i < full { PortId((i % 4) as u8) } else { PortId(9) };
-        let waited = cache.confirm(Instant(at), number(i), station(i.into()), port, true);
+        let waited = cache.confirm(Instant(at), number(i), station(i.into()), port, Claim::REQUEST);
         assert!(waited.is_empty());
         cache.iter().len() as u32
     };
@@ -421,5 +431,5 @@ fn a_full_cache_forgets_who_was_silent_for_two_minutes_and_otherwise_takes_no_mo
     assert_eq!(confirm(silent - 1, full), full, "nobody was silent long enough");
     assert_eq!(confirm(silent + neighbour::SWEEP - 2, full), full, "looked for a moment ago");
     assert_eq!(confirm(silent + neighbour::SWEEP - 1, full), full / 2 + 1);
-    assert!(matches!(cache.lookup(Instant(silent + SECONDS), number(full)), Lookup::Reachable(_)));
+    assert!(matches!(cache.lookup(Instant(silent + SECONDS), number(full)), Lookup::Probe(_)), "known, not confirmed");
 }

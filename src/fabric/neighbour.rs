@@ -2,8 +2,8 @@
 //! and the packets that wait for one to answer.
 //!
 //! States are those of RFC 4861 section 7.3, without timers of their own: an entry is looked at when
-//! it is used. A fresh one is used as it is; one not confirmed for [`REACHABLE`] is used and probed;
-//! one that [`MAX_PROBES`] probes did not confirm is forgotten and resolved anew.
+//! it is used. A fresh one is used as it is; one that was only claimed, or not confirmed for
+//! [`REACHABLE`], is used and probed; one that [`MAX_PROBES`] probes did not confirm is forgotten and resolved anew.
 
 use std::net::IpAddr;
 
@@ -43,8 +43,10 @@ pub struct Neighbour {
     pub mac: MacAddr,
     /// The host port it is behind.
     pub port: PortId,
-    /// When it last confirmed this.
+    /// When it last confirmed this, or first said so.
     pub confirmed: Instant,
+    /// Only claimed or called in question: to be asked when it is used (STALE).
+    stale: bool,
     /// When it was last asked since.
     probed: Instant,
     /// How often it was asked since.
@@ -56,6 +58,27 @@ impl Neighbour {
     pub fn probes(&self) -> u8 {
         self.probes
     }
+}
+
+/// What a message that tells an address is worth (RFC 4861, sections 7.2.3 and 7.2.5; ARP has the same
+/// cases).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// It answers a request, which shows that the way there and back works.
+    pub solicited: bool,
+    /// It replaces another MAC that is known for the address.
+    pub overrides: bool,
+    /// It asks something of the switch, which will need the address to answer: it makes an entry.
+    pub create: bool,
+}
+
+impl Claim {
+    /// An answer that replaces: an ARP reply, a solicited advertisement with the override flag.
+    pub const ANSWER: Claim = Claim { solicited: true, overrides: true, create: false };
+    /// A request to the switch, which tells its sender's address.
+    pub const REQUEST: Claim = Claim { solicited: false, overrides: true, create: true };
+    /// Something said unasked, or to others.
+    pub const ANNOUNCEMENT: Claim = Claim { solicited: false, overrides: true, create: false };
 }
 
 /// What a look-up found.
@@ -179,7 +202,7 @@ impl Neighbours {
     #[inline]
     pub fn lookup(&mut self, now: Instant, address: IpAddr) -> Lookup {
         if let Some(n) = self.entry(address) {
-            if now.since(n.confirmed) < REACHABLE {
+            if !n.stale && now.since(n.confirmed) < REACHABLE {
                 return Lookup::Reachable(*n);
             }
             if n.probes > 0 && now.since(n.probed) < RETRANSMIT {
@@ -222,8 +245,9 @@ impl Neighbours {
     }
 
     /// `address` is at `mac` behind `port`: a reply, or a message that it sent itself. Returns the
-    /// packets that waited for it. A message that asks for nothing (`create` false) only updates; one
-    /// that does makes an entry within the port's quota.
+    /// packets that waited for it. Only an answer makes the entry count as confirmed; what is claimed
+    /// otherwise is used, and asked for when it is. A claim that may create an entry does so within the
+    /// port's quota.
     #[must_use]
     pub fn confirm(
         &mut self,
@@ -231,17 +255,22 @@ impl Neighbours {
         address: IpAddr,
         mac: MacAddr,
         port: PortId,
-        create: bool,
+        claim: Claim,
     ) -> Vec<(Frame, Meta)> {
-        let fresh = Neighbour { mac, port, confirmed: now, probed: now, probes: 0 };
+        let told = Neighbour { mac, port, confirmed: now, stale: !claim.solicited, probed: now, probes: 0 };
         let waited = self.pending.iter().position(|p| p.address == address);
         // The switch itself asked for those: no host can make it ask for more than are pending.
         let quota = if waited.is_some() { CAPACITY } else { PORT_QUOTA };
-        let known = self.update(address, |n| *n = fresh);
-        if !known && (create || waited.is_some()) {
+        let known = self.update(address, |n| match n.mac == mac {
+            // Another MAC that is not to replace this one: this one is to be asked.
+            false if !claim.overrides => n.stale = true,
+            true if !claim.solicited => n.port = port,
+            _ => *n = told,
+        });
+        if !known && (claim.create || waited.is_some()) {
             match address {
-                IpAddr::V4(a) => self.v4.add(now, a.to_bits(), fresh, quota),
-                IpAddr::V6(a) => self.v6.add(now, a.to_bits(), fresh, quota),
+                IpAddr::V4(a) => self.v4.add(now, a.to_bits(), told, quota),
+                IpAddr::V6(a) => self.v6.add(now, a.to_bits(), told, quota),
             }
         }
         waited.map(|at| self.pending.swap_remove(at).parked).unwrap_or_default()

@@ -11,6 +11,7 @@ use crate::wire::{Headers, L3, MacAddr, ethernet};
 
 use super::hooks::SchemeIngress;
 use super::ingress::{FabricIngress, destination};
+use super::neighbour::Claim;
 use super::reply::{self, ArpOp, IcmpError, NeighbourOp};
 
 impl<S: SchemeIngress> FabricIngress<S> {
@@ -42,7 +43,11 @@ impl<S: SchemeIngress> FabricIngress<S> {
         let segment = self.segment_v4?;
         let ours = arp.target_ip == segment.addr();
         if arp.sender_ip != segment.addr() && segment.contains(&arp.sender_ip) {
-            self.confirm(cx, arp.sender_ip.into(), arp.sender_mac, meta.ingress_port, ours);
+            let claim = match arp.op {
+                ArpOp::Reply if ethernet::dst(frame) == self.mac => Claim::ANSWER,
+                _ => Claim { create: ours, ..Claim::ANNOUNCEMENT },
+            };
+            self.confirm(cx, arp.sender_ip.into(), arp.sender_mac, meta.ingress_port, claim);
         }
         if ours && arp.op == ArpOp::Request {
             let tags = reply::tags(frame, &meta.headers);
@@ -64,12 +69,19 @@ impl<S: SchemeIngress> FabricIngress<S> {
         let segment = self.segment_v6?;
         let solicitation = message.op == NeighbourOp::Solicitation;
         let ours = message.target == segment.addr();
+        let claim = match message.op {
+            NeighbourOp::Solicitation => Claim { create: ours, ..Claim::ANNOUNCEMENT },
+            // One that answers another host says nothing of the way to the switch.
+            NeighbourOp::Advertisement { solicited, overrides, .. } => {
+                Claim { solicited: solicited && ethernet::dst(frame) == self.mac, overrides, create: false }
+            }
+        };
         let address = if solicitation { message.source } else { message.target };
         if let Some(mac) = message.mac
             && address != segment.addr()
             && segment.contains(&address)
         {
-            self.confirm(cx, address.into(), mac, meta.ingress_port, ours && solicitation);
+            self.confirm(cx, address.into(), mac, meta.ingress_port, claim);
         }
         if ours && solicitation {
             answer(cx, meta, |out| reply::neighbour_advertisement(frame, &meta.headers, &message, self.mac, out));
@@ -78,10 +90,10 @@ impl<S: SchemeIngress> FabricIngress<S> {
     }
 
     /// `address` is at `mac`: what waited for it can go.
-    pub(super) fn confirm(&mut self, cx: &mut Context<'_>, address: IpAddr, mac: MacAddr, port: PortId, create: bool) {
+    pub(super) fn confirm(&mut self, cx: &mut Context<'_>, address: IpAddr, mac: MacAddr, port: PortId, claim: Claim) {
         // What speaks for a host may stand elsewhere (proxy ARP): where the bridge heard the MAC counts.
         let port = self.bridge.lookup(cx.now, mac).unwrap_or(port);
-        let waited = self.neighbours.confirm(cx.now, address, mac, port, create);
+        let waited = self.neighbours.confirm(cx.now, address, mac, port, claim);
         let mtu = self.ports[port.index()].mtu;
         for (mut frame, meta) in waited {
             let action = match self.fits(cx, &frame, &meta, mtu) {

@@ -10,7 +10,9 @@ use weft::pisa::PortLimits;
 use weft::time::SECONDS;
 use weft::wire::MacAddr;
 
-use crate::packets::{advertisement, arp, icmp, ip_packet, routed, solicitation, tagged, udp};
+use crate::packets::{
+    Ends, Nd, OVERRIDE, SOLICITED, advertisement, arp, icmp, ip_packet, nd, routed, solicitation, tagged, udp,
+};
 use crate::rig::{FAR, GATEWAY4, GATEWAY6, H0, H1, Rig, SWITCH, Sent, UPLINKS, peer, tor_config};
 
 const NOBODY: MacAddr = MacAddr([0; 6]);
@@ -187,7 +189,45 @@ fn a_host_that_moves_and_announces_it_is_reached_at_its_new_port_and_mac() {
     rig.meet_hosts();
     let new = MacAddr([2, 9, 9, 9, 9, 9]);
     rig.send(2, &arp(false, (new, H1.v4), (NOBODY, H1.v4), MacAddr::BROADCAST, &[]));
-    assert_eq!(rig.send(3, &down(false, 1)), [(2, routed(&down(false, 1), SWITCH, new))]);
+    // Nobody asked for this: it is used, and asked for.
+    let ask = asked(false).remove(2);
+    assert_eq!(rig.send(3, &down(false, 1)), [ask, (2, routed(&down(false, 1), SWITCH, new))]);
+}
+
+#[test]
+fn who_only_asked_is_used_and_asked_in_turn_until_it_answers() {
+    for v6 in [false, true] {
+        let mut rig = Rig::tor();
+        let request = match v6 {
+            false => arp(false, (H1.mac, H1.v4), (NOBODY, GATEWAY4), MacAddr::BROADCAST, &[]),
+            true => solicitation((H1.mac, H1.v6), GATEWAY6),
+        };
+        rig.send(1, &request);
+        let packet = |number| (1, routed(&down(v6, number), SWITCH, H1.mac));
+        assert_eq!(rig.send(3, &down(v6, 1)), [asked(v6).remove(1), packet(1)]);
+        // Asking again proves nothing new; an answer does.
+        rig.wait(RETRANSMIT);
+        rig.send(1, &request);
+        assert_eq!(rig.send(3, &down(v6, 2)), [asked(v6).remove(1), packet(2)]);
+        rig.send(1, &told(v6));
+        rig.wait(RETRANSMIT);
+        assert_eq!(rig.send(3, &down(v6, 3)), [packet(3)]);
+    }
+}
+
+#[test]
+fn an_advertisement_without_override_does_not_replace_a_mac_but_has_it_asked_for() {
+    let mut rig = Rig::tor();
+    rig.meet_hosts();
+    let ends = Ends { src_mac: H0.mac, dst_mac: SWITCH, src: H1.v6.into(), dst: GATEWAY6.into() };
+    let claim = |flags| nd(&Nd { ends, target: H1.v6, mac: Some(H0.mac), flags: Some(flags) });
+    rig.send(0, &claim(SOLICITED));
+    let (ask, packet) = (asked(true).remove(1), routed(&down(true, 1), SWITCH, H1.mac));
+    assert_eq!(rig.send(3, &down(true, 1)), [ask, (1, packet)]);
+    // With it, it does; and what was said unasked is asked for in turn.
+    rig.send(0, &claim(OVERRIDE));
+    let (ask, packet) = (asked(true).remove(0), routed(&down(true, 1), SWITCH, H0.mac));
+    assert_eq!(rig.send(3, &down(true, 1)), [ask, (0, packet)]);
 }
 
 #[test]

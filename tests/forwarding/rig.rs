@@ -262,13 +262,15 @@ impl Rig {
         self.drops()[reason as usize]
     }
 
-    /// Lets the ToR learn the addresses of its hosts, as their first ARP and ND requests do.
+    /// Lets the ToR learn the addresses of its hosts, as their first ARP and ND requests and their answers to the switch's do.
     pub fn meet_hosts(&mut self) {
         for (port, host) in (0..).zip(HOSTS) {
             let request =
                 packets::arp(false, (host.mac, host.v4), (MacAddr([0; 6]), GATEWAY4), MacAddr::BROADCAST, &[]);
             self.send(port, &request);
             self.send(port, &packets::solicitation((host.mac, host.v6), GATEWAY6));
+            self.send(port, &packets::arp(true, (host.mac, host.v4), (SWITCH, GATEWAY4), SWITCH, &[]));
+            self.send(port, &packets::advertisement((host.mac, host.v6), (SWITCH, GATEWAY6), false));
         }
         assert_eq!(self.switch.ingress().neighbour_views(self.now).len(), 2 * HOSTS.len());
     }
