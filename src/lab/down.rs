@@ -17,7 +17,7 @@ use super::net::Namespace;
 use super::{LabError, LabName};
 
 /// How long the switches may take to drain and detach before they are killed.
-const TERM_TIMEOUT: Duration = Duration::from_secs(5);
+const TERM_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the kernel may take to end a killed process.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
