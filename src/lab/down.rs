@@ -46,7 +46,7 @@ pub struct LeftOver {
     pub namespace: String,
 }
 
-/// Ends the lab's switches (SIGTERM, SIGKILL after 5 s), deletes its namespaces and its files.
+/// Ends the lab's switches (SIGTERM, SIGKILL after 20 s), deletes its namespaces and its files.
 ///
 /// Idempotent: a lab that isn't up is a report that says so. Works on what a crash left too.
 ///
