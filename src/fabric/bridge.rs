@@ -7,6 +7,9 @@ use crate::wire::MacAddr;
 pub const AGEING: u64 = 300 * SECONDS;
 /// A known address is written again at most this often, so that learning costs a read, not a write.
 const REFRESH: u64 = SECONDS;
+/// A full table is searched for aged stations at most this often: a flood of new addresses must not
+/// cost a search each.
+const SWEEP: u64 = SECONDS;
 /// Addresses learned on one segment.
 pub const CAPACITY: usize = 4096;
 
@@ -25,6 +28,10 @@ pub struct Station {
 #[derive(Debug)]
 pub struct Bridge {
     stations: ExactTable<u64, Station>,
+    /// Who was learned last, where and when: the frames of a burst mostly come from one station.
+    last: (u64, Station),
+    /// When a full table was last searched for who has aged.
+    swept: Option<Instant>,
     ports: PortMask,
     live: PortMask,
 }
@@ -32,7 +39,14 @@ pub struct Bridge {
 impl Bridge {
     /// A bridge over `ports` that knows no station.
     pub fn new(ports: PortMask, seed: u64) -> Self {
-        Bridge { stations: ExactTable::new(CAPACITY, seed), ports, live: PortMask(u64::MAX) }
+        Bridge {
+            stations: ExactTable::new(CAPACITY, seed),
+            // No station has this address: it is a group's.
+            last: (u64::MAX, Station { port: PortId(0), seen: Instant::ZERO }),
+            swept: None,
+            ports,
+            live: PortMask(u64::MAX),
+        }
     }
 
     /// Notes that `source` sent from `port`. A station that moved is believed at once; a full table
@@ -40,14 +54,19 @@ impl Bridge {
     #[inline]
     pub fn learn(&mut self, now: Instant, source: MacAddr, port: PortId) {
         let key = source.to_u64();
-        if let Some(station) = self.stations.get_mut(&key) {
-            if station.port != port || now.since(station.seen) >= REFRESH {
-                *station = Station { port, seen: now };
+        let station = Station { port, seen: now };
+        if self.last == (key, station) {
+            return;
+        }
+        self.last = (key, station);
+        if let Some(known) = self.stations.get_mut(&key) {
+            if known.port != port || now.since(known.seen) >= REFRESH {
+                *known = station;
             }
             return;
         }
-        let station = Station { port, seen: now };
-        if self.stations.insert(key, station).is_err() {
+        if self.stations.insert(key, station).is_err() && self.swept.is_none_or(|swept| now.since(swept) >= SWEEP) {
+            self.swept = Some(now);
             self.stations.retain(|_, s| now.since(s.seen) < AGEING);
             // Still full: nobody has aged, and forgetting a live station would only flood its frames.
             let _ = self.stations.insert(key, station);
@@ -75,6 +94,7 @@ impl Bridge {
     /// Ports that may be flooded to; stations behind others are forgotten.
     pub fn set_live(&mut self, live: PortMask) {
         self.live = live;
+        self.last.0 = u64::MAX;
         self.stations.retain(|_, s| live.contains(s.port));
     }
 

@@ -87,6 +87,8 @@ pub struct Neighbours {
     v4: ExactTable<u32, Neighbour>,
     v6: ExactTable<u128, Neighbour>,
     pending: Vec<Pending>,
+    /// When a full cache was last searched for who is silent.
+    swept: Option<Instant>,
 }
 
 impl Neighbours {
@@ -96,6 +98,7 @@ impl Neighbours {
             v4: ExactTable::new(CAPACITY, seed),
             v6: ExactTable::new(CAPACITY, seed),
             pending: Vec::with_capacity(MAX_PENDING),
+            swept: None,
         }
     }
 
@@ -170,8 +173,10 @@ impl Neighbours {
                 IpAddr::V4(a) => self.v4.insert(a.to_bits(), fresh).is_ok(),
                 IpAddr::V6(a) => self.v6.insert(a.to_bits(), fresh).is_ok(),
             };
-            if !inserted {
-                // Full: forget who has been silent longest past its time, if anyone has.
+            if !inserted && self.swept.is_none_or(|swept| now.since(swept) >= RETRANSMIT) {
+                // Full: forget who has been silent long past its time, if anyone has. Not more than once
+                // a second: a flood of made-up addresses must not cost a search each.
+                self.swept = Some(now);
                 self.v4.retain(|_, n| now.since(n.confirmed) < 4 * REACHABLE);
                 self.v6.retain(|_, n| now.since(n.confirmed) < 4 * REACHABLE);
                 let _ = match address {
