@@ -162,8 +162,8 @@ struct Pipeline {
 
 impl Pipeline {
     fn new() -> Pipeline {
-        let host = FabricPort { kind: PortKind::Host, peer: SPINE, mtu: 1500 };
-        let up = FabricPort { kind: PortKind::Up, peer: SPINE, mtu: 1600 };
+        let host = FabricPort { kind: PortKind::Host, peer: SPINE, mtu: 1500, rx_mtu: 1500 };
+        let up = FabricPort { kind: PortKind::Up, peer: SPINE, mtu: 1600, rx_mtu: 1600 };
         let uplinks: PortMask = (HOSTS..HOSTS + UPLINKS).map(PortId).collect();
         let config = FabricConfig {
             mac: SWITCH,

@@ -24,7 +24,7 @@ macro_rules! drop_reasons {
 drop_reasons! {
     /// Shorter than an Ethernet header (14 bytes).
     Runt = "runt",
-    /// Longer than the port's MTU plus Ethernet header and two tags.
+    /// Longer than the interface's MTU plus Ethernet header and two tags.
     Giant = "giant",
     /// Ends inside a VLAN tag stack.
     TruncatedTag = "truncated_tag",
@@ -50,6 +50,9 @@ drop_reasons! {
     UnknownEthertype = "unknown_ethertype",
     /// A source MAC that is a group address.
     MulticastSource = "multicast_source",
+    /// Sent by a host to a group address that is for one link alone (01-80-C2-00-00-00 to -0F: STP,
+    /// LACP, LLDP, PAUSE), which no bridge forwards (IEEE 802.1Q, section 8.6.3).
+    ReservedGroup = "reserved_group",
     /// IP multicast, which is bridged between host ports but not routed.
     MulticastNotRouted = "multicast_not_routed",
     /// TTL or hop limit ran out here.
@@ -76,6 +79,9 @@ drop_reasons! {
     QueuePackets = "queue_packets",
     /// Tail drop: the queue's byte limit.
     QueueBytes = "queue_bytes",
+    /// The queue, or the waiting room for neighbours, holds its share of the free frames: the rest are
+    /// kept for other ports and for receiving.
+    SharedBuffer = "shared_buffer",
     /// No free frame for a copy or a reply.
     NoFrame = "no_frame",
     /// More replies, clones or punts in one burst than the outbox holds.

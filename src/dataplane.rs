@@ -102,12 +102,14 @@ where
 }
 
 /// The forwarding part of a configuration. `mtus` are the ports' MTUs in bytes of IP packet, by
-/// [`PortId`]: those of the interfaces, where the configuration gives none.
+/// [`PortId`]: those of the interfaces. They bound what may arrive, and what may leave where the
+/// configuration gives no bound of its own.
 pub fn fabric_config(config: &SwitchConfig, mtus: &[u16]) -> FabricConfig {
     let port = |(p, mtu): (&crate::config::PortConfig, &u16)| FabricPort {
         kind: p.kind,
         peer: p.peer_mac.unwrap_or(crate::config::FABRIC_MAC),
         mtu: p.mtu.unwrap_or(*mtu),
+        rx_mtu: *mtu,
     };
     FabricConfig {
         mac: config.mac,

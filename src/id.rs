@@ -70,21 +70,18 @@ impl PortMask {
         PortMask(self.0 & !PortMask::only(port).0)
     }
 
+    /// The ports in either set.
+    #[inline]
+    #[must_use]
+    pub fn or(self, other: PortMask) -> PortMask {
+        PortMask(self.0 | other.0)
+    }
+
     /// The ports in both sets.
     #[inline]
     #[must_use]
     pub fn and(self, other: PortMask) -> PortMask {
         PortMask(self.0 & other.0)
-    }
-
-    /// The `n`-th lowest port of the set, counting from 0; `None` if the set has no more than `n`.
-    #[inline]
-    pub fn nth(self, n: u32) -> Option<PortId> {
-        let mut bits = self.0;
-        for _ in 0..n {
-            bits &= bits.wrapping_sub(1);
-        }
-        (bits != 0).then(|| PortId(bits.trailing_zeros() as u8))
     }
 
     /// The ports of the set, lowest first.

@@ -57,7 +57,7 @@ const FAR6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 2, 0, 0, 0, 2);
 
 /// A ToR: host ports 0 and 1, uplinks 2 and 3, paced to 10 Gbit/s so that queues fill and drain.
 fn tor() -> Switch<Fabric<Ecmp>> {
-    let host = FabricPort { kind: PortKind::Host, peer: SPINE, mtu: 1500 };
+    let host = FabricPort { kind: PortKind::Host, peer: SPINE, mtu: 1500, rx_mtu: 1500 };
     let up = FabricPort { kind: PortKind::Up, ..host };
     let uplinks: PortMask = [PortId(2), PortId(3)].into_iter().collect();
     let config = FabricConfig {

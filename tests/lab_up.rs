@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use weft::lab::net::{Namespace, Netlink};
@@ -202,6 +203,45 @@ fn two_labs_stand_side_by_side_even_if_one_name_begins_with_the_other() {
 }
 
 #[test]
+fn a_fabric_that_needs_more_open_files_than_allowed_is_refused_before_anything_is_made() {
+    let test = "a_fabric_that_needs_more_open_files_than_allowed_is_refused_before_anything_is_made";
+    if let Ok(name) = std::env::var(ROLE) {
+        setrlimit(Resource::RLIMIT_NOFILE, 100, 100).unwrap();
+        let lab = Lab(name.parse().unwrap());
+        let mut options = lab.options(FORWARDS);
+        options.fabric = Fabric::fat_tree(8, &FabricOptions::default()).unwrap();
+        let error = up(&options).unwrap_err();
+        assert!(!lab.0.state_dir().exists());
+        assert_eq!(error.exit_code(), 2);
+        println!("{error}");
+        return;
+    }
+    let lab = Lab::new("files");
+    let output = again(test, &lab.0.to_string()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    // 80 switches of 8 ports: 1280 for the ports, 160 for the switches, 4 for the worker, 64 to spare.
+    let expected = "a lab of 80 switches and 128 hosts needs 1508 open files and may have 100: `ulimit -n 1508`";
+    assert!(said.contains(expected), "{said}");
+}
+
+#[test]
+fn down_of_a_lab_named_like_another_labs_node_touches_nothing() {
+    if !privileged("node") {
+        return;
+    }
+    let lab = Lab::new("n");
+    up(&lab.options(FORWARDS)).unwrap();
+    for like_node in ["n-h0", "n-h0-0", "n-tor0"].map(Lab::new) {
+        let gone = down(&like_node.0).unwrap();
+        assert!(!gone.was_up && gone.namespaces == 0, "{gone:?}");
+    }
+    assert_eq!(lab.namespaces().len(), 8);
+    let shown = status(&lab.0).unwrap();
+    assert!(shown.running && shown.links.iter().all(|link| link.state == LinkState::Up), "{shown}");
+}
+
+#[test]
 fn a_lab_whose_process_was_killed_is_shown_so_and_goes_down() {
     if !privileged("kill") {
         return;
@@ -356,7 +396,7 @@ fn serve_runs_every_switch_in_its_namespace_and_ends_on_sigterm() {
         serve::<std::io::Error>(Path::new(&state), |job, ready| {
             assert_eq!((job.switches.len(), job.workers), (4, 2));
             for (config, netns) in &job.switches {
-                assert!(netns.to_str().unwrap().ends_with(&format!("-{}", config.name)), "{netns:?}");
+                assert!(netns.to_str().unwrap().ends_with(&format!(".{}", config.name)), "{netns:?}");
                 let namespace = Namespace::open(netns.file_name().unwrap().to_str().unwrap()).unwrap();
                 let links = Netlink::open(&namespace).unwrap().links().unwrap();
                 let there = |port: &str| links.iter().any(|link| link.name == port && link.carrier);

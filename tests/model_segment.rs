@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use weft::fabric::bridge::{self, AGEING, Bridge};
+use weft::fabric::bridge::{self, AGEING, Bridge, PORT_QUOTA, SWEEP};
 use weft::fabric::neighbour::{
-    self, Due, Lookup, MAX_PARKED, MAX_PENDING, MAX_PROBES, Neighbours, REACHABLE, RETRANSMIT,
+    self, Claim, Due, Lookup, MAX_PARKED, MAX_PENDING, MAX_PROBES, Neighbours, PATIENCE, REACHABLE, RETRANSMIT,
 };
 use weft::frame::{Frame, Pool};
 use weft::id::{PortId, PortMask};
@@ -90,28 +90,59 @@ proptest! {
 }
 
 #[test]
-fn a_full_bridge_forgets_who_has_aged_and_otherwise_learns_no_more() {
+fn a_full_bridge_forgets_who_has_aged_once_a_second_and_otherwise_learns_no_more() {
     let full = bridge::CAPACITY as u64;
     let mut bridge = Bridge::new(PortMask(1), 7);
+    let port = |number: u64| PortId((number % 4) as u8);
     for number in 0..full {
         // The first half spoke long before the second.
         let seen = if number < full / 2 { 0 } else { AGEING / 2 };
-        bridge.learn(Instant(seen), station(number), PortId(0));
+        bridge.learn(Instant(seen), station(number), port(number));
     }
+    assert_eq!(bridge.stations().len() as u64, full);
     let new = station(full);
-    bridge.learn(Instant(AGEING - 1), new, PortId(0));
+    bridge.learn(Instant(AGEING - 1), new, PortId(9));
     assert_eq!(bridge.lookup(Instant(AGEING - 1), new), None, "nobody has aged");
     assert_eq!(bridge.stations().len() as u64, full);
     // Who is known may still move.
-    bridge.learn(Instant(AGEING - 1), station(full / 2), PortId(3));
-    assert_eq!(bridge.lookup(Instant(AGEING - 1), station(full / 2)), Some(PortId(3)));
-    // It looks again for who has aged when a second has gone by, not for every new address.
-    let next = Instant(AGEING - 1 + SECONDS);
-    bridge.learn(next - 1, new, PortId(0));
-    assert_eq!(bridge.lookup(next - 1, new), None);
-    bridge.learn(next, new, PortId(0));
-    assert_eq!(bridge.lookup(next, new), Some(PortId(0)));
+    bridge.learn(Instant(AGEING - 1), station(full / 2), PortId(9));
+    assert_eq!(bridge.lookup(Instant(AGEING - 1), station(full / 2)), Some(PortId(9)));
+    // Half have aged by now, but the table was searched a moment ago.
+    bridge.learn(Instant(AGEING + SWEEP - 2), new, PortId(9));
+    assert_eq!((bridge.lookup(Instant(AGEING + SWEEP - 2), new), bridge.stations().len() as u64), (None, full));
+    bridge.learn(Instant(AGEING + SWEEP - 1), new, PortId(9));
+    assert_eq!(bridge.lookup(Instant(AGEING + SWEEP - 1), new), Some(PortId(9)));
     assert_eq!(bridge.stations().len() as u64, full / 2 + 1);
+}
+
+#[test]
+fn a_port_that_floods_sources_fills_its_quota_and_nobody_elses() {
+    let mut bridge = Bridge::new(PortMask(0b111), 7);
+    let quota = PORT_QUOTA as u64;
+    for number in 0..2 * bridge::CAPACITY as u64 {
+        bridge.learn(Instant(number), station(number), PortId(0));
+    }
+    let now = Instant(SECONDS);
+    assert_eq!(bridge.stations().len() as u64, quota);
+    let other = station(1 << 20);
+    bridge.learn(now, other, PortId(1));
+    assert_eq!(bridge.lookup(now, other), Some(PortId(1)));
+    // Taking another's name moves nobody into a full quota: the station's frames are flooded.
+    bridge.learn(now, other, PortId(0));
+    assert_eq!((bridge.lookup(now, other), bridge.stations().len() as u64), (None, quota));
+    bridge.learn(now, other, PortId(1));
+    assert_eq!(bridge.lookup(now, other), Some(PortId(1)));
+    // One that moves away makes room for one.
+    bridge.learn(now, station(0), PortId(1));
+    bridge.learn(now, station(1 << 21), PortId(0));
+    assert_eq!(bridge.lookup(now, station(1 << 21)), Some(PortId(0)));
+    bridge.set_live(PortMask(0b110));
+    assert_eq!(bridge.stations().len(), 2, "what was behind a dead port is forgotten");
+    bridge.set_live(PortMask(0b111));
+    for number in 0..quota {
+        bridge.learn(now, station(number + 1), PortId(0));
+    }
+    assert_eq!(bridge.stations().len() as u64, quota + 2, "with its port's quota");
 }
 
 #[derive(Clone, Debug)]
@@ -122,7 +153,8 @@ enum NeighbourOp {
     Confirm {
         address: usize,
         port: u8,
-        create: bool,
+        mac: u64,
+        claim: Claim,
     },
     Poll,
     Live(PortMask),
@@ -139,8 +171,9 @@ fn neighbour_ops() -> impl Strategy<Value = Vec<NeighbourOp>> {
     let op = prop_oneof![
         4 => advance.prop_map(NeighbourOp::Advance),
         8 => (0..ADDRESSES, 0..PORTS).prop_map(|(address, port)| NeighbourOp::Packet(address, port)),
-        2 => (0..ADDRESSES, 0..PORTS, any::<bool>())
-            .prop_map(|(address, port, create)| NeighbourOp::Confirm { address, port, create }),
+        2 => (0..ADDRESSES, 0..PORTS, 0u64..2, any::<[bool; 3]>()).prop_map(|(address, port, mac, [solicited, overrides, create])| {
+            NeighbourOp::Confirm { address, port, mac, claim: Claim { solicited, overrides, create } }
+        }),
         4 => Just(NeighbourOp::Poll),
         1 => live().prop_map(NeighbourOp::Live),
     ];
@@ -160,6 +193,9 @@ fn address(number: usize) -> IpAddr {
 #[derive(Clone)]
 struct Known {
     port: u8,
+    mac: u64,
+    /// Told unasked, or doubted.
+    doubtful: bool,
     confirmed: u64,
     asked: Vec<u64>,
 }
@@ -195,7 +231,7 @@ proptest! {
                 NeighbourOp::Advance(ns) => now += ns,
                 NeighbourOp::Packet(number, port) => {
                     let found = cache.lookup(Instant(now), address(number));
-                    let stale = |k: &Known| now - k.confirmed >= REACHABLE;
+                    let stale = |k: &Known| k.doubtful || now - k.confirmed >= REACHABLE;
                     let waits = |k: &Known| k.asked.last().is_some_and(|asked| now - asked < RETRANSMIT);
                     if known.get(&number).is_some_and(|k| stale(k) && !waits(k) && k.asked.len() == MAX_PROBES as usize) {
                         known.remove(&number);
@@ -203,7 +239,7 @@ proptest! {
                     match (known.get_mut(&number), found) {
                         (Some(k), Lookup::Reachable(n)) => {
                             prop_assert!(!stale(k) || waits(k));
-                            prop_assert_eq!((n.port, n.confirmed), (PortId(k.port), Instant(k.confirmed)));
+                            prop_assert_eq!((n.port, n.mac, n.confirmed), (PortId(k.port), station(k.mac), Instant(k.confirmed)));
                         }
                         (Some(k), Lookup::Probe(n)) => {
                             prop_assert!(stale(k) && !waits(k));
@@ -225,14 +261,19 @@ proptest! {
                         }
                     }
                 }
-                NeighbourOp::Confirm { address: number, port, create } => {
-                    let mac = station(number as u64);
-                    let released = cache.confirm(Instant(now), address(number), mac, PortId(port), create);
+                NeighbourOp::Confirm { address: number, port, mac, claim } => {
+                    let released = cache.confirm(Instant(now), address(number), station(mac), PortId(port), claim);
                     let waited = resolving.remove(&number);
                     prop_assert_eq!(indices(&released), waited.as_ref().map(|r| r.waiting.clone()).unwrap_or_default());
                     free(&mut pool, released);
-                    if create || waited.is_some() || known.contains_key(&number) {
-                        known.insert(number, Known { port, confirmed: now, asked: vec![] });
+                    let told = Known { port, mac, doubtful: !claim.solicited, confirmed: now, asked: vec![] };
+                    // RFC 4861, section 7.2.5, and 7.2.3 for what is not an advertisement.
+                    match known.get_mut(&number) {
+                        Some(k) if k.mac != mac && !claim.overrides => k.doubtful = true,
+                        Some(k) if k.mac != mac || claim.solicited => *k = told,
+                        Some(k) => k.port = port,
+                        None if claim.create || waited.is_some() => drop(known.insert(number, told)),
+                        None => {}
                     }
                 }
                 NeighbourOp::Poll => {
@@ -299,10 +340,10 @@ fn sixty_four_addresses_are_resolved_at_once_and_each_is_found_again() {
         let frame = pool.alloc().expect("a free chunk");
         cache.park(Instant(0), number(i), frame, Meta::new(Headers::default(), PortId(0)));
     }
-    assert_eq!(cache.lookup(Instant(0), number(MAX_PENDING)), Lookup::Full);
+    assert_eq!(cache.lookup(Instant(0), number(MAX_PENDING)), Lookup::Crowded);
     assert_eq!(cache.lookup(Instant(0), number(5)), Lookup::Unknown(false), "that one has room");
     for i in (0..MAX_PENDING).rev() {
-        let waited = cache.confirm(Instant(1), number(i), station(i as u64), PortId(0), false);
+        let waited = cache.confirm(Instant(1), number(i), station(i as u64), PortId(0), Claim::ANSWER);
         assert_eq!(waited.len(), 1);
         free(&mut pool, waited);
     }
@@ -311,22 +352,84 @@ fn sixty_four_addresses_are_resolved_at_once_and_each_is_found_again() {
 }
 
 #[test]
+fn the_address_asked_for_most_and_longest_makes_room_once_it_has_had_its_time() {
+    let mut pool = Pool::heap(8, 64);
+    let mut cache = Neighbours::new(1);
+    for i in 0..3 {
+        let frame = pool.alloc().expect("a free chunk");
+        let at = Instant(i * 10);
+        cache.park(at, address(i as usize), frame, Meta::new(Headers::default(), PortId(0)));
+    }
+    assert!(cache.evict(Instant(PATIENCE - 1)).is_none(), "nobody has had its time");
+    // Only the first has waited for a second, and is asked for again.
+    let mut due = vec![];
+    while let Some(Due::Request(address)) = cache.poll(Instant(RETRANSMIT)) {
+        due.push(address);
+    }
+    assert_eq!(due, [address(0)]);
+    let mut evicted = |at: u64| {
+        let frames = cache.evict(Instant(at)).map(|frames| {
+            let count = frames.len();
+            free(&mut pool, frames);
+            count
+        });
+        (frames, cache.pending().map(|(a, _, _)| a).collect::<BTreeSet<_>>())
+    };
+    assert_eq!(evicted(RETRANSMIT), (Some(1), BTreeSet::from([address(1), address(2)])));
+    assert_eq!(evicted(RETRANSMIT), (Some(1), BTreeSet::from([address(2)])));
+    assert_eq!(evicted(RETRANSMIT), (Some(1), BTreeSet::new()));
+    assert_eq!(evicted(RETRANSMIT).0, None);
+    assert_eq!(pool.out_count(), 0);
+}
+
+#[test]
+fn a_port_that_invents_addresses_fills_its_quota_and_nobody_elses() {
+    let mut pool = Pool::heap(8, 64);
+    let mut cache = Neighbours::new(1);
+    let number = |i: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + i));
+    let quota = neighbour::PORT_QUOTA as u32;
+    let confirm = |cache: &mut Neighbours, at: u64, address: IpAddr, port: u8| {
+        let waited = cache.confirm(Instant(at), address, station(1), PortId(port), Claim::REQUEST);
+        let count = cache.iter().len() as u32;
+        (waited, count)
+    };
+    for i in 0..quota {
+        confirm(&mut cache, 0, number(i), 0);
+    }
+    assert_eq!(confirm(&mut cache, 1, number(quota), 0).1, quota, "no more from there");
+    assert_eq!(confirm(&mut cache, 1, number(quota), 1).1, quota + 1, "but from elsewhere");
+    assert_eq!(confirm(&mut cache, 1, address(1), 0).1, quota + 2, "and of the other family");
+    // Who moves is counted where it went, and makes room where it was.
+    assert_eq!(confirm(&mut cache, 1, number(0), 1).1, quota + 2);
+    assert_eq!(confirm(&mut cache, 1, number(quota + 1), 0).1, quota + 3);
+    assert_eq!(confirm(&mut cache, 1, number(quota + 2), 0).1, quota + 3);
+    // What the switch itself asks for is taken up all the same.
+    let asked = number(quota + 3);
+    assert_eq!(cache.lookup(Instant(2), asked), Lookup::Unknown(true));
+    let frame = pool.alloc().expect("a free chunk");
+    cache.park(Instant(2), asked, frame, Meta::new(Headers::default(), PortId(3)));
+    let (waited, count) = confirm(&mut cache, 2, asked, 0);
+    assert_eq!((waited.len(), count), (1, quota + 4));
+    free(&mut pool, waited);
+}
+
+#[test]
 fn a_full_cache_forgets_who_was_silent_for_two_minutes_and_otherwise_takes_no_more() {
     let full = neighbour::CAPACITY as u32;
     let mut cache = Neighbours::new(1);
     let number = |i: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 + i));
     let mut confirm = |at: u64, i: u32| {
-        let waited = cache.confirm(Instant(at), number(i), station(i.into()), PortId(0), true);
+        let port = if i < full { PortId((i % 4) as u8) } else { PortId(9) };
+        let waited = cache.confirm(Instant(at), number(i), station(i.into()), port, Claim::REQUEST);
         assert!(waited.is_empty());
         cache.iter().len() as u32
     };
     for i in 0..full {
         confirm(if i < full / 2 { 0 } else { REACHABLE }, i);
     }
-    let early = 4 * REACHABLE - 1;
-    assert_eq!(confirm(early, full), full, "nobody was silent long enough");
-    // It looks again when a second has gone by, not for every new address.
-    assert_eq!(confirm(early + SECONDS - 1, full), full);
-    assert_eq!(confirm(early + SECONDS, full), full / 2 + 1);
-    assert!(matches!(cache.lookup(Instant(early + SECONDS), number(full)), Lookup::Reachable(_)));
+    let silent = 4 * REACHABLE;
+    assert_eq!(confirm(silent - 1, full), full, "nobody was silent long enough");
+    assert_eq!(confirm(silent + neighbour::SWEEP - 2, full), full, "looked for a moment ago");
+    assert_eq!(confirm(silent + neighbour::SWEEP - 1, full), full / 2 + 1);
+    assert!(matches!(cache.lookup(Instant(silent + SECONDS), number(full)), Lookup::Probe(_)), "known, not confirmed");
 }

@@ -48,7 +48,7 @@ pub(super) struct UpArgs {
     name: LabName,
     #[command(flatten)]
     options: ShapeOptions,
-    /// Threads that run the switches
+    /// Threads that run the switches; a large fabric needs several for its memory (docs/topology.md)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
     /// What a worker does when no frame waits

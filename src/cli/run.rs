@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -5,7 +6,7 @@ use tracing::info;
 
 use crate::config::{PollMode, SwitchConfig};
 use crate::id::XdpMode;
-use crate::runtime::{self, RuntimeConfig, SwitchInstance};
+use crate::runtime::{self, RuntimeConfig, RuntimeError, SwitchInstance};
 
 use super::{Failure, Outcome, print, start_logging};
 
@@ -68,12 +69,17 @@ pub(super) fn run(args: RunArgs) -> Outcome {
     let (name, control) = (config.name.clone(), config.runtime.control.clone());
     let switches = vec![SwitchInstance { config, netns: None }];
     let runtime = RuntimeConfig { switches, workers: 1, poll: args.poll.map(PollMode::from) };
-    runtime::run(runtime, || info!(switch = name, control = %control.display(), "ready")).map_err(runtime_failure)
+    let forwarded = Cell::new(false);
+    runtime::run(runtime, || {
+        forwarded.set(true);
+        info!(switch = name, control = %control.display(), "ready");
+    })
+    .map_err(|error| runtime_failure(error, forwarded.get()))
 }
 
-/// A bug, or a failure while forwarding, is a failure; what kept the switch from starting is misuse.
-pub(super) fn runtime_failure(error: runtime::RuntimeError) -> Failure {
-    match error.is_bug() {
+/// A bug, or a failure after the switch `forwarded`, is a failure; what kept it from starting is misuse.
+fn runtime_failure(error: RuntimeError, forwarded: bool) -> Failure {
+    match forwarded || error.is_bug() {
         true => Failure::failed(error),
         false => Failure::misuse(error),
     }
@@ -86,4 +92,18 @@ pub(super) fn check(args: CheckArgs) -> Outcome {
     }
     let ports = config.ports.len();
     print(&format!("{}: {} `{}` with {ports} ports is sound", args.config.display(), config.role, config.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn the_exit_code_says_misuse_only_of_a_switch_that_never_forwarded() {
+        let system = || RuntimeError::System { what: "epoll_wait", cause: io::ErrorKind::InvalidInput.into() };
+        assert_eq!(runtime_failure(system(), false).code, 2);
+        assert_eq!(runtime_failure(system(), true).code, 1);
+        assert_eq!(runtime_failure(RuntimeError::Panicked(0), false).code, 1);
+    }
 }

@@ -27,7 +27,8 @@ pub(super) struct ShowArgs {
     /// The switch, by its control socket
     #[arg(long)]
     socket: Option<PathBuf>,
-    /// Every running switch, one after another (with --json: an array)
+    /// Every switch of the running lab, one after another; without such a lab, every switch that
+    /// `weft run` started (with --json: an array)
     #[arg(long, conflicts_with_all = ["switch", "socket"])]
     all: bool,
     /// The lab that the switch is of
@@ -80,13 +81,8 @@ fn sockets(args: &ShowArgs) -> Result<Vec<PathBuf>, Failure> {
             return Ok(vec![found]);
         }
     }
-    let mut running: Vec<PathBuf> = [args.name.state_dir(), PathBuf::from(SOCKETS)]
-        .iter()
-        .filter_map(|dir| fs::read_dir(dir).ok())
-        .flat_map(|entries| entries.filter_map(|e| Some(e.ok()?.path())))
-        .filter(|path| path.extension().is_some_and(|e| e == "sock"))
-        .collect();
-    running.sort();
+    let lab = args.name.state_dir();
+    let running = in_scope(args.name.is_running().then_some(&lab), Path::new(SOCKETS));
     let names: Vec<_> = running.iter().filter_map(|p| p.file_stem()?.to_str()).collect();
     match (&args.switch, running.len()) {
         (_, 0) => Err(Failure::misuse("no switch is running: start one with `weft run` or `weft lab up`")),
@@ -98,6 +94,16 @@ fn sockets(args: &ShowArgs) -> Result<Vec<PathBuf>, Failure> {
         }
         (None, _) => Ok(running),
     }
+}
+
+/// The sockets of the running lab whose directory is `lab`, and of no switch beside it; without one,
+/// those in `others`. Sorted.
+fn in_scope(lab: Option<&PathBuf>, others: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(lab.map_or(others, PathBuf::as_path)).into_iter().flatten();
+    let mut sockets: Vec<_> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
+    sockets.retain(|path| path.extension().is_some_and(|e| e == "sock"));
+    sockets.sort();
+    sockets
 }
 
 fn ask(socket: &Path, what: Show) -> Result<String, Failure> {
@@ -243,5 +249,23 @@ fn text(report: &Report, titled: bool) -> String {
     match titled {
         true => format!("{} ({}, {})\n{body}\n", report.switch, report.role, report.selector),
         false => body,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_running_lab_is_shown_alone_and_without_one_the_others_are() {
+        let root = tempfile::tempdir().unwrap();
+        let lab = root.path().join("lab");
+        fs::create_dir(&lab).unwrap();
+        for name in ["lab/tor1.sock", "lab/tor0.sock", "lab/tor0.sock.lock", "lab/tor0.toml", "alone.sock"] {
+            fs::write(root.path().join(name), "").unwrap();
+        }
+        assert_eq!(in_scope(Some(&lab), root.path()), [lab.join("tor0.sock"), lab.join("tor1.sock")]);
+        assert_eq!(in_scope(None, root.path()), [root.path().join("alone.sock")]);
+        assert_eq!(in_scope(None, &root.path().join("no-such")), Vec::<PathBuf>::new());
     }
 }

@@ -1,4 +1,4 @@
-use crate::id::{PortId, PortMask};
+use crate::id::{MAX_PORTS, PortId, PortMask};
 use crate::pisa::table::ExactTable;
 use crate::time::{Instant, SECONDS};
 use crate::wire::MacAddr;
@@ -7,11 +7,20 @@ use crate::wire::MacAddr;
 pub const AGEING: u64 = 300 * SECONDS;
 /// A known address is written again at most this often, so that learning costs a read, not a write.
 const REFRESH: u64 = SECONDS;
-/// A full table is searched for aged stations at most this often: a flood of new addresses must not
-/// cost a search each.
-const SWEEP: u64 = SECONDS;
 /// Addresses learned on one segment.
 pub const CAPACITY: usize = 4096;
+/// Addresses learned on one port: a host that invents sources can't push out what others need.
+pub const PORT_QUOTA: usize = CAPACITY / 4;
+/// Between two searches of the table for who has aged: a flood of new sources costs one look-up a
+/// frame, not one table.
+pub const SWEEP: u64 = SECONDS;
+
+/// Whether `address` is one of the sixteen group addresses that are never forwarded, 01-80-C2-00-00-00
+/// to -0F (IEEE 802.1Q, section 8.6.3, table 8-1).
+#[inline]
+pub fn is_reserved(address: MacAddr) -> bool {
+    address.to_u64() & !0xf == 0x0180_c200_0000
+}
 
 /// Where a station was last seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,16 +31,22 @@ pub struct Station {
     pub seen: Instant,
 }
 
+/// No MAC address is this number.
+const NOBODY: (u64, Station) = (u64::MAX, Station { port: PortId(0), seen: Instant::ZERO });
+
 /// The learning bridge over the host ports of a ToR: one segment, VLAN tags carried but not looked
 /// at. Entries age lazily: an old one counts as absent when it is looked up, and makes room when
-/// the table is full.
+/// the table or its port's quota is full.
+///
+/// Invariant: `learned[p]` is the number of stations at port p, at most [`PORT_QUOTA`].
 #[derive(Debug)]
 pub struct Bridge {
     stations: ExactTable<u64, Station>,
+    learned: [usize; MAX_PORTS],
     /// Who was learned last, where and when: the frames of a burst mostly come from one station.
     last: (u64, Station),
-    /// When a full table was last searched for who has aged.
-    swept: Option<Instant>,
+    /// When the table may be searched for who has aged.
+    next_sweep: Instant,
     ports: PortMask,
     live: PortMask,
 }
@@ -41,35 +56,65 @@ impl Bridge {
     pub fn new(ports: PortMask, seed: u64) -> Self {
         Bridge {
             stations: ExactTable::new(CAPACITY, seed),
-            // No station has this address: it is a group's.
-            last: (u64::MAX, Station { port: PortId(0), seen: Instant::ZERO }),
-            swept: None,
+            learned: [0; MAX_PORTS],
+            last: NOBODY,
+            next_sweep: Instant::ZERO,
             ports,
             live: PortMask(u64::MAX),
         }
     }
 
-    /// Notes that `source` sent from `port`. A station that moved is believed at once; a full table
-    /// first forgets who has aged, then learns no more (such a station's frames are flooded).
+    /// Notes that `source` sent from `port`. A station that moved is believed at once. A full table
+    /// or quota first forgets who has aged, at most once a [`SWEEP`], then learns no more: the
+    /// frames of a station that is not known are flooded.
     #[inline]
     pub fn learn(&mut self, now: Instant, source: MacAddr, port: PortId) {
         let key = source.to_u64();
-        let station = Station { port, seen: now };
-        if self.last == (key, station) {
+        let last = (key, Station { port, seen: now });
+        if self.last == last {
             return;
         }
-        self.last = (key, station);
-        if let Some(known) = self.stations.get_mut(&key) {
-            if known.port != port || now.since(known.seen) >= REFRESH {
-                *known = station;
+        self.last = last;
+        match self.stations.get_mut(&key) {
+            Some(station) if station.port == port => {
+                if now.since(station.seen) >= REFRESH {
+                    station.seen = now;
+                }
             }
-            return;
+            Some(_) => {
+                // Out first: a station that finds no room at its new port is not left at the old one.
+                self.forget(key);
+                self.add(now, key, port);
+            }
+            None => self.add(now, key, port),
         }
-        if self.stations.insert(key, station).is_err() && self.swept.is_none_or(|swept| now.since(swept) >= SWEEP) {
-            self.swept = Some(now);
-            self.stations.retain(|_, s| now.since(s.seen) < AGEING);
-            // Still full: nobody has aged, and forgetting a live station would only flood its frames.
-            let _ = self.stations.insert(key, station);
+    }
+
+    fn forget(&mut self, key: u64) {
+        if let Some(station) = self.stations.remove(&key) {
+            self.learned[station.port.index()] -= 1;
+        }
+    }
+
+    fn has_room(&self, port: PortId) -> bool {
+        self.stations.len() < CAPACITY && self.learned[port.index()] < PORT_QUOTA
+    }
+
+    fn add(&mut self, now: Instant, key: u64, port: PortId) {
+        if !self.has_room(port) && now >= self.next_sweep {
+            self.next_sweep = now + SWEEP;
+            self.retain(|s| now.since(s.seen) < AGEING);
+        }
+        if self.has_room(port) && self.stations.insert(key, Station { port, seen: now }).is_ok() {
+            self.learned[port.index()] += 1;
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Station) -> bool) {
+        self.stations.retain(|_, s| keep(s));
+        self.learned = [0; MAX_PORTS];
+        for (_, s) in self.stations.iter() {
+            self.learned[s.port.index()] += 1;
         }
     }
 
@@ -94,8 +139,8 @@ impl Bridge {
     /// Ports that may be flooded to; stations behind others are forgotten.
     pub fn set_live(&mut self, live: PortMask) {
         self.live = live;
-        self.last.0 = u64::MAX;
-        self.stations.retain(|_, s| live.contains(s.port));
+        self.last = NOBODY;
+        self.retain(|s| live.contains(s.port));
     }
 
     /// Every station, by address.

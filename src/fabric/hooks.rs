@@ -13,7 +13,8 @@ pub trait SchemeIngress {
     /// routed packet, after the route is known, with `meta.flow_hash` set.
     fn choose(&mut self, now: Instant, group: &Group, frame: &mut Frame, meta: &mut Meta) -> Option<PortId>;
 
-    /// A frame came in, before anything was decided about it.
+    /// A frame came in off the wire, before anything was decided about it; not again when it is
+    /// recirculated.
     #[inline]
     fn arrived(&mut self, now: Instant, frame: &mut Frame, meta: &mut Meta) {
         let _ = (now, frame, meta);

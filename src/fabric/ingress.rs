@@ -9,7 +9,7 @@ use crate::pisa::{Action, Context, FlowHash, Ingress, Meta, Outbox, Queue, Verdi
 use crate::time::{Instant, earliest};
 use crate::wire::{L3, MacAddr, ethernet, ipv4, ipv6};
 
-use super::bridge::Bridge;
+use super::bridge::{self, Bridge};
 use super::fib::{Fib, NextHop};
 use super::hooks::SchemeIngress;
 use super::martian::{martian_v4, martian_v6};
@@ -23,8 +23,10 @@ pub struct FabricPort {
     pub kind: PortKind,
     /// Destination MAC of routed frames that leave by a fabric port.
     pub peer: MacAddr,
-    /// Largest IP packet that may leave.
+    /// Largest IP packet that may leave, in bytes.
     pub mtu: u16,
+    /// Largest IP packet that may arrive, in bytes: the interface's MTU, whatever may leave.
+    pub rx_mtu: u16,
 }
 
 /// Everything the forwarding needs to know at the start.
@@ -53,9 +55,13 @@ pub struct FabricConfig {
 
 /// Tags that a frame may carry beyond the MTU on its way in: what a receiver of QinQ allows.
 const MAX_TAGS: usize = 2;
-/// Frames flooded a second for each host port, and at once.
+/// Copies made of flooded frames a second for each ingress port, and at once.
 const STORM_RATE: u32 = 20_000;
 const STORM_BURST: u32 = 2_000;
+/// ICMP errors a second about packets of one ingress port, and at once: a fifth of the switch's, so that
+/// no host takes from the others what path MTU discovery needs.
+const ERROR_RATE: u32 = 200;
+const ERROR_BURST: u32 = 20;
 
 /// The switch's own addresses of one family.
 #[derive(Debug)]
@@ -95,6 +101,8 @@ pub struct FabricIngress<S> {
     pub(super) neighbours: Neighbours,
     pub(super) storm: Vec<RateLimit>,
     pub(super) icmp_errors: RateLimit,
+    /// The same for each ingress port.
+    pub(super) port_errors: Vec<RateLimit>,
 }
 
 impl<S: SchemeIngress> FabricIngress<S> {
@@ -127,6 +135,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
             neighbours: Neighbours::new(config.seed),
             storm: vec![RateLimit::new(STORM_RATE, STORM_BURST); config.ports.len()],
             icmp_errors: RateLimit::default(),
+            port_errors: vec![RateLimit::new(ERROR_RATE, ERROR_BURST); config.ports.len()],
             ports: config.ports,
         }
     }
@@ -174,6 +183,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
             // The gateway's own address from outside: a loop, or somebody forges it.
             return Verdict::Drop(DropReason::MartianSource);
         }
+        if bridge::is_reserved(destination) {
+            return Verdict::Drop(DropReason::ReservedGroup);
+        }
         self.bridge.learn(cx.now, source, port);
         if destination == self.mac {
             return match meta.headers.kind {
@@ -210,7 +222,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
         match () {
             () if to.is_empty() => Verdict::Drop(DropReason::NoBridgePort),
             () if fits.is_empty() => Verdict::Drop(DropReason::TooBig),
-            () if !self.storm[from.index()].allow(cx.now) => Verdict::Drop(DropReason::StormLimited),
+            () if !self.storm[from.index()].take(cx.now, fits.len()) => Verdict::Drop(DropReason::StormLimited),
             () => Verdict::Flood(fits),
         }
     }
@@ -263,7 +275,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
             return Verdict::Drop(DropReason::NoRoute);
         };
         // Packets of the switch's own keep the TTL they were made with on their first hop.
-        if ttl <= 1 && meta.recirculations == 0 {
+        if ttl <= 1 && !meta.own {
             self.icmp_error(cx, frame, meta, IcmpError::HopLimitExceeded);
             return Verdict::Drop(DropReason::TtlExpired);
         }
@@ -275,10 +287,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
                     return Verdict::Drop(DropReason::EmptyGroup);
                 };
                 let egress = self.ports[to.index()];
-                if egress.kind == PortKind::Up
-                    && self.kind(meta.ingress_port) == PortKind::Up
-                    && meta.recirculations == 0
-                {
+                if egress.kind == PortKind::Up && self.kind(meta.ingress_port) == PortKind::Up && !meta.own {
                     // Up-down routing: what came down does not go up again, or it would circle.
                     self.icmp_error(cx, frame, meta, IcmpError::NoRoute);
                     return Verdict::Drop(DropReason::NoRoute);
@@ -297,25 +306,42 @@ impl<S: SchemeIngress> FabricIngress<S> {
     #[inline]
     fn deliver(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
         let address = destination(frame, meta);
-        let neighbour = match self.neighbours.lookup(cx.now, address) {
-            Lookup::Reachable(n) => n,
-            Lookup::Probe(n) => {
-                self.solicit(cx, frame, meta, address, Some(n.port));
-                n
-            }
+        let (neighbour, probe) = match self.neighbours.lookup(cx.now, address) {
+            Lookup::Reachable(n) => (n, false),
+            Lookup::Probe(n) => (n, true),
             Lookup::Unknown(ask) => {
                 if ask {
                     self.solicit(cx, frame, meta, address, None);
                 }
                 return Verdict::Hold;
             }
+            Lookup::Crowded => {
+                let Some(evicted) = self.neighbours.evict(cx.now) else {
+                    return Verdict::Drop(DropReason::NeighbourQueueFull);
+                };
+                for (frame, meta) in evicted {
+                    cx.outbox.release(frame, meta, Action::Drop(DropReason::NeighbourUnresolved));
+                }
+                self.solicit(cx, frame, meta, address, None);
+                return Verdict::Hold;
+            }
             Lookup::Full => return Verdict::Drop(DropReason::NeighbourQueueFull),
         };
-        if !self.fits(cx, frame, meta, self.ports[neighbour.port.index()].mtu) {
+        // The bridge hears every frame of a host, the cache only what it says of itself: a host that has
+        // moved is reached as soon as it sends anything.
+        let seen = self.bridge.lookup(cx.now, neighbour.mac);
+        let port = seen.unwrap_or(neighbour.port);
+        if port != neighbour.port {
+            self.neighbours.moved(address, port);
+        }
+        if probe {
+            self.solicit(cx, frame, meta, address, seen);
+        }
+        if !self.fits(cx, frame, meta, self.ports[port.index()].mtu) {
             return Verdict::Drop(DropReason::TooBig);
         }
         self.rewrite(frame, meta, neighbour.mac);
-        Verdict::Forward(neighbour.port, Queue::Data)
+        Verdict::Forward(port, Queue::Data)
     }
 
     /// Whether the packet fits `mtu`; if not, its sender is told. weft does not fragment.
@@ -334,7 +360,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
     pub(super) fn rewrite(&self, frame: &mut Frame, meta: &Meta, to: MacAddr) {
         let l3 = meta.headers.l3 as usize;
         ethernet::set_addresses(frame, to, self.mac);
-        if meta.recirculations == 0 {
+        if !meta.own {
             match meta.headers.kind {
                 L3::Ipv4 => ipv4::decrement_ttl(frame, l3),
                 _ => ipv6::decrement_hop_limit(frame, l3),
@@ -368,14 +394,16 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
 
     #[inline]
     fn process(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
-        if meta.recirculations > 0 {
+        if meta.own {
             return self.route(cx, frame, meta);
         }
         let port = self.ports[meta.ingress_port.index()];
-        if frame.len() > usize::from(port.mtu) + ethernet::HEADER_LEN + MAX_TAGS * ethernet::TAG_LEN {
+        if frame.len() > usize::from(port.rx_mtu) + ethernet::HEADER_LEN + MAX_TAGS * ethernet::TAG_LEN {
             return Verdict::Drop(DropReason::Giant);
         }
-        self.scheme.arrived(cx.now, frame, meta);
+        if meta.recirculations == 0 {
+            self.scheme.arrived(cx.now, frame, meta);
+        }
         match port.kind {
             PortKind::Host => self.host_frame(cx, frame, meta),
             PortKind::Up | PortKind::Down => self.fabric_frame(cx, frame, meta),

@@ -11,6 +11,7 @@ use crate::wire::{Headers, L3, MacAddr, ethernet};
 
 use super::hooks::SchemeIngress;
 use super::ingress::{FabricIngress, destination};
+use super::neighbour::Claim;
 use super::reply::{self, ArpOp, IcmpError, NeighbourOp};
 
 impl<S: SchemeIngress> FabricIngress<S> {
@@ -42,7 +43,11 @@ impl<S: SchemeIngress> FabricIngress<S> {
         let segment = self.segment_v4?;
         let ours = arp.target_ip == segment.addr();
         if arp.sender_ip != segment.addr() && segment.contains(&arp.sender_ip) {
-            self.confirm(cx, arp.sender_ip.into(), arp.sender_mac, meta.ingress_port, ours);
+            let claim = match arp.op {
+                ArpOp::Reply if ethernet::dst(frame) == self.mac => Claim::ANSWER,
+                _ => Claim { create: ours, ..Claim::ANNOUNCEMENT },
+            };
+            self.confirm(cx, arp.sender_ip.into(), arp.sender_mac, meta.ingress_port, claim);
         }
         if ours && arp.op == ArpOp::Request {
             let tags = reply::tags(frame, &meta.headers);
@@ -53,7 +58,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
 
     /// ND from a host; `None` if it is none, or not for the switch and to be bridged.
     pub(super) fn neighbour_discovery(&mut self, cx: &mut Context<'_>, frame: &Frame, meta: &Meta) -> Option<Verdict> {
-        let from_host = self.kind(meta.ingress_port) == PortKind::Host && meta.recirculations == 0;
+        let from_host = self.kind(meta.ingress_port) == PortKind::Host && !meta.own;
         if meta.headers.fault.is_some() || !from_host || !reply::is_neighbour_message(frame, &meta.headers) {
             return None;
         }
@@ -64,12 +69,19 @@ impl<S: SchemeIngress> FabricIngress<S> {
         let segment = self.segment_v6?;
         let solicitation = message.op == NeighbourOp::Solicitation;
         let ours = message.target == segment.addr();
+        let claim = match message.op {
+            NeighbourOp::Solicitation => Claim { create: ours, ..Claim::ANNOUNCEMENT },
+            // One that answers another host says nothing of the way to the switch.
+            NeighbourOp::Advertisement { solicited, overrides, .. } => {
+                Claim { solicited: solicited && ethernet::dst(frame) == self.mac, overrides, create: false }
+            }
+        };
         let address = if solicitation { message.source } else { message.target };
         if let Some(mac) = message.mac
             && address != segment.addr()
             && segment.contains(&address)
         {
-            self.confirm(cx, address.into(), mac, meta.ingress_port, ours && solicitation);
+            self.confirm(cx, address.into(), mac, meta.ingress_port, claim);
         }
         if ours && solicitation {
             answer(cx, meta, |out| reply::neighbour_advertisement(frame, &meta.headers, &message, self.mac, out));
@@ -78,8 +90,10 @@ impl<S: SchemeIngress> FabricIngress<S> {
     }
 
     /// `address` is at `mac`: what waited for it can go.
-    pub(super) fn confirm(&mut self, cx: &mut Context<'_>, address: IpAddr, mac: MacAddr, port: PortId, create: bool) {
-        let waited = self.neighbours.confirm(cx.now, address, mac, port, create);
+    pub(super) fn confirm(&mut self, cx: &mut Context<'_>, address: IpAddr, mac: MacAddr, port: PortId, claim: Claim) {
+        // What speaks for a host may stand elsewhere (proxy ARP): where the bridge heard the MAC counts.
+        let port = self.bridge.lookup(cx.now, mac).unwrap_or(port);
+        let waited = self.neighbours.confirm(cx.now, address, mac, port, claim);
         let mtu = self.ports[port.index()].mtu;
         for (mut frame, meta) in waited {
             let action = match self.fits(cx, &frame, &meta, mtu) {
@@ -93,8 +107,8 @@ impl<S: SchemeIngress> FabricIngress<S> {
         }
     }
 
-    /// Asks who has `address`: the segment, or only the port where it was known to be; tagged like
-    /// the packet that wants to go there.
+    /// Asks who has `address`: the segment, or only the port where its MAC was seen lately; tagged
+    /// like the packet that wants to go there.
     pub(super) fn solicit(
         &self,
         cx: &mut Context<'_>,
@@ -123,10 +137,11 @@ impl<S: SchemeIngress> FabricIngress<S> {
         };
         let Some(source) = source else { return };
         // A packet of the switch's own that failed is nobody's to be told of.
-        if meta.recirculations > 0 || !reply::may_answer_with_error(frame, &meta.headers) {
+        if meta.own || !reply::may_answer_with_error(frame, &meta.headers) {
             return;
         }
-        if !self.icmp_errors.allow(cx.now) {
+        // The port's own first: who is over it must not use up what is for all.
+        if !self.port_errors[meta.ingress_port.index()].allow(cx.now) || !self.icmp_errors.allow(cx.now) {
             return;
         }
         let write = |out: &mut Frame| {

@@ -49,8 +49,9 @@ pub(super) fn build(
         namespaces.insert(node, namespace);
     }
 
-    // One socket at a time, a node at a time: descriptors don't grow with the fabric. The first of
-    // two nodes to come makes their link, so at its turn each node has all its interfaces.
+    // One netlink socket at a time, a node at a time: of descriptors, only the namespaces' own grow with
+    // the fabric, one a node. The first of two nodes to come makes their link, so at its turn each node
+    // has all its interfaces.
     for (node, namespace) in &namespaces {
         keep_going()?;
         let netlink = Netlink::open(namespace)?;

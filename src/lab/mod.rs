@@ -5,7 +5,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | namespaces | `weft-<lab>-<node>`, as `ip netns` shows them |
+//! | namespaces | `weft-<lab>.<node>`, as `ip netns` shows them |
 //! | state | `/run/weft/<lab>/`: `lock`, `fabric.json`, `<switch>.toml`, `<switch>.sock`, `weft.log`, `ready` |
 //!
 //! **Who owns a lab** is decided by one lock on `lock`, never by a process number alone. [`up`] takes
@@ -75,6 +75,9 @@ pub enum LabError {
     /// A namespace, a veth or an address.
     #[error(transparent)]
     Net(#[from] net::NetError),
+    /// More open files than the process may have.
+    #[error("{0}")]
+    OpenFiles(String),
     /// A switch's configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -137,6 +140,7 @@ impl LabError {
             | LabError::NotUp(_)
             | LabError::UnknownNode { .. }
             | LabError::BadFabric(_)
+            | LabError::OpenFiles(_)
             | LabError::Config(_) => 2,
             LabError::Net(e) if e.is_permission() => 2,
             LabError::File { cause, .. } if is_permission(cause) => 2,

@@ -1,11 +1,12 @@
 //! Lab names and everything named after them.
 
 use std::fmt;
-use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::LabError;
+use super::lock::LockFile;
 use super::net::Namespace;
 
 /// The lab that is meant when no name is given.
@@ -45,9 +46,18 @@ impl LabName {
         self.state_dir().join(format!("{switch}.sock"))
     }
 
-    /// The network namespace of a node, `weft-<lab>-<node>`.
+    /// The network namespace of a node, `weft-<lab>.<node>`.
     pub fn namespace(&self, node: &str) -> String {
         format!("{}{node}", self.prefix())
+    }
+
+    /// Whether the lab's process lives, starting or forwarding: it holds the lab's lock.
+    pub fn is_running(&self) -> bool {
+        match LockFile::open(&self.state_dir().join("lock")).and_then(|lock| lock.is_locked()) {
+            Ok(locked) => locked,
+            // It is somebody else's, who alone can tell.
+            Err(e) => e.kind() == io::ErrorKind::PermissionDenied,
+        }
     }
 
     /// A directory on the same file system as [`LabName::state_dir`] that no lab can be named after.
@@ -55,28 +65,15 @@ impl LabName {
         Path::new(STATE_ROOT).join(format!(".{}.{}", self.0, std::process::id()))
     }
 
-    pub(super) fn prefix(&self) -> String {
-        format!("weft-{}-", self.0)
+    /// A lab's name has no dot, so no lab's prefix begins another lab's namespaces.
+    fn prefix(&self) -> String {
+        format!("weft-{}.", self.0)
     }
 
     /// The namespaces that belong to this lab, the leftovers of one whose state is gone included.
-    ///
-    /// `weft-a-b-tor0` could be node `b-tor0` of lab `a`: a namespace counts as that of the longest
-    /// lab name that is in use, so that removing lab `a` leaves lab `a-b` alone.
     pub(super) fn namespaces(&self) -> Result<Vec<String>, LabError> {
-        let others: Vec<String> = labs()
-            .filter(|other| other.0.len() > self.0.len() && other.prefix().starts_with(&self.prefix()))
-            .map(|other| other.prefix())
-            .collect();
-        let mut names = Namespace::list(&self.prefix())?;
-        names.retain(|name| !others.iter().any(|other| name.starts_with(other)));
-        Ok(names)
+        Ok(Namespace::list(&self.prefix())?)
     }
-}
-
-/// The labs that have a state directory.
-fn labs() -> impl Iterator<Item = LabName> {
-    fs::read_dir(STATE_ROOT).into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
 /// Up to `limit` of `names`, those most like `wanted` first.
@@ -120,7 +117,7 @@ mod tests {
         for good in ["lab", "a", "0", "two-labs", "abcdefghijklmnop"] {
             assert_eq!(good.parse::<LabName>().unwrap().to_string(), good);
         }
-        for bad in ["", "abcdefghijklmnopq", "Lab", "a b", "a/b", "..", "a_b", "ä"] {
+        for bad in ["", "abcdefghijklmnopq", "Lab", "a b", "a/b", "..", "a_b", "a.b", "ä"] {
             let error = bad.parse::<LabName>().unwrap_err();
             assert!(error.to_string().contains("1 to 16"), "{error}");
             assert_eq!(error.exit_code(), 2);
@@ -131,7 +128,19 @@ mod tests {
     fn paths_and_namespaces_carry_the_name() {
         let lab: LabName = "x1".parse().unwrap();
         assert_eq!(lab.socket("tor0-0"), Path::new("/run/weft/x1/tor0-0.sock"));
-        assert_eq!(lab.namespace("h0-0-2"), "weft-x1-h0-0-2");
+        assert_eq!(lab.namespace("h0-0-2"), "weft-x1.h0-0-2");
+    }
+
+    #[test]
+    fn no_node_of_one_lab_is_named_like_a_node_of_another() {
+        let [lab, like_node, longer]: [LabName; 3] = ["lab", "lab-h0", "lab-h0-0"].map(|name| name.parse().unwrap());
+        for node in ["h0-0-2", "0-2", "-0-2", "2"] {
+            assert!(lab.namespace(node).starts_with(&lab.prefix()));
+            for other in [&like_node, &longer] {
+                assert!(!lab.namespace(node).starts_with(&other.prefix()));
+                assert!(!other.namespace(node).starts_with(&lab.prefix()));
+            }
+        }
     }
 
     #[test]

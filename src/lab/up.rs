@@ -22,10 +22,13 @@ use super::net::Namespace;
 use super::plan::Plan;
 use super::{LabError, LabName};
 use crate::config::PollMode;
+use crate::runtime;
 use crate::topo::Fabric;
 
-/// How long the switches may take to forward.
+/// How long the switches may take to forward: this, and so much more for each port. With one worker a
+/// port of a large fabric takes about 0.3 s on two busy cores (docs/topology.md, Large fabrics).
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
+const READY_PER_PORT: Duration = Duration::from_millis(500);
 /// How long a background process that is given up may take to end by itself.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(10);
@@ -71,6 +74,7 @@ pub fn up(options: &UpOptions) -> Result<UpReport, LabError> {
     let name = &options.name;
     let plan = Plan::of(&options.fabric, options.workers, options.poll);
     plan.check()?;
+    allow_open_files(&plan)?;
 
     let signals = Signals::catch().map_err(LabError::file("cannot catch signals in", "/proc/self"))?;
     let keep_going = || if signals.stopped() { Err(LabError::Interrupted(name.clone())) } else { Ok(()) };
@@ -88,9 +92,23 @@ pub fn up(options: &UpOptions) -> Result<UpReport, LabError> {
     let built_in = start.elapsed();
 
     let pid = lab.start(&options.server)?;
-    lab.wait_ready(keep_going)?;
+    lab.wait_ready(READY_TIMEOUT + READY_PER_PORT * ports(&plan) as u32, keep_going)?;
     lab.keep();
     Ok(UpReport { pid, state_dir: name.state_dir(), built_in, ready_in: start.elapsed() })
+}
+
+/// Switch ports of all links: a host's link has one, any other two.
+fn ports(plan: &Plan) -> usize {
+    2 * plan.links.len() - plan.hosts.len()
+}
+
+/// Makes room for what [`build`] has open, one namespace a node, and finds out before anything is built
+/// whether the switches' process, which gets the same limits, will have enough.
+fn allow_open_files(plan: &Plan) -> Result<(), LabError> {
+    let (switches, hosts) = (plan.switches.len(), plan.hosts.len());
+    let files = (hosts + switches).max(runtime::open_files(switches, ports(plan), plan.workers.max(1)));
+    let what = format!("a lab of {switches} switches and {hosts} hosts");
+    runtime::allow_open_files(&what, files).map_err(LabError::OpenFiles)
 }
 
 /// The configuration of a switch, as `weft run` takes it too.
@@ -159,8 +177,8 @@ impl Claim {
         Ok(pid)
     }
 
-    fn wait_ready(&mut self, keep_going: impl Fn() -> Result<(), LabError>) -> Result<(), LabError> {
-        let deadline = Instant::now() + READY_TIMEOUT;
+    fn wait_ready(&mut self, timeout: Duration, keep_going: impl Fn() -> Result<(), LabError>) -> Result<(), LabError> {
+        let deadline = Instant::now() + timeout;
         let ready = self.dir.join("ready");
         let reason = loop {
             keep_going()?;
@@ -174,7 +192,7 @@ impl Claim {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                break format!("they do not forward after {} s", READY_TIMEOUT.as_secs());
+                break format!("they do not forward after {} s", timeout.as_secs());
             }
             thread::sleep(POLL);
         };

@@ -12,6 +12,8 @@ pub struct Meta {
     pub ingress_port: PortId,
     /// Times the frame was recirculated.
     pub recirculations: u8,
+    /// Whether the switch made the frame, rather than received it; [`super::Outbox::generate`] sets it.
+    pub own: bool,
     /// Seeded hash of the flow; 0 until the program computes it.
     pub flow_hash: u64,
     /// Depth of the queue in packets when the frame joined it.
@@ -32,6 +34,7 @@ impl Meta {
             headers,
             ingress_port: port,
             recirculations: 0,
+            own: false,
             flow_hash: 0,
             enq_qdepth: 0,
             deq_qdepth: 0,

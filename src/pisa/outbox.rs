@@ -11,8 +11,8 @@ use super::{Meta, Queue};
 pub enum Action {
     /// To a queue of an egress port.
     Forward(PortId, Queue),
-    /// Through ingress, as if it had just come in by `meta.ingress_port`, but with
-    /// `meta.recirculations` set: a packet of the switch's own that must find its way.
+    /// Through ingress, as if it had just come in by `meta.ingress_port`, but with `meta.own` set if
+    /// it was generated: a packet of the switch's own that must find its way.
     Recirculate,
     /// Ends, for this reason (a held frame that nobody will take).
     Drop(DropReason),
@@ -62,8 +62,9 @@ impl Outbox {
         self.entries.is_empty()
     }
 
-    /// A frame that the switch made on behalf of `meta.ingress_port`.
-    pub fn generate(&mut self, frame: Frame, meta: Meta, action: Action) {
+    /// A frame that the switch made on behalf of `meta.ingress_port`: from now on `meta.own`.
+    pub fn generate(&mut self, frame: Frame, mut meta: Meta, action: Action) {
+        meta.own = true;
         self.entries.push_back(Entry { frame, meta, origin: Origin::Generated, action });
     }
 

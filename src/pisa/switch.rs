@@ -18,6 +18,8 @@ const MAX_RECIRCULATIONS: u8 = 4;
 const AHEAD: usize = 4;
 /// Times that one [`Switch::tick`] asks the program what is due.
 const MAX_TICKS: usize = 64;
+/// One part in so many of the pool that packets without a neighbour may not take.
+const HOLD_RESERVE: usize = 16;
 /// Frames that wait for the control plane to take them.
 const PUNT_CAPACITY: usize = 256;
 
@@ -120,6 +122,9 @@ impl<P: Program> Switch<P> {
                 self.counters[port.index()].consumed += 1;
                 pool.free(frame);
             }
+            Verdict::Hold if pool.free_count() < pool.chunks() / HOLD_RESERVE => {
+                self.drop_at_ingress(pool, port, frame, DropReason::SharedBuffer);
+            }
             Verdict::Hold => self.ingress.hold(now, frame, meta),
             Verdict::Punt if self.punted.len() < PUNT_CAPACITY => {
                 self.counters[port.index()].consumed += 1;
@@ -147,7 +152,7 @@ impl<P: Program> Switch<P> {
         counters.enqueued += 1;
         let admitted = match self.down.contains(to) {
             true => Err(DropReason::PortDown),
-            false => self.tm.admit(to, queue, packet.frame.len()),
+            false => self.tm.admit(to, queue, packet.frame.len(), pool.free_count()),
         };
         match admitted {
             Ok(()) => self.tm.join(now, to, queue, packet),
@@ -213,13 +218,18 @@ impl<P: Program> Switch<P> {
     }
 
     /// Moves up to `room` frames that `port` may send at `now` through egress into `out`, and counts
-    /// them as sent: the caller must have room for them on the wire.
+    /// them as sent: the caller must have room for them on the wire. Time in which it has none is lost
+    /// to the port's rate.
     ///
     /// # Panics
     /// If `port` is not one of this switch.
     #[inline]
     pub fn transmit(&mut self, now: Instant, port: PortId, pool: &mut Pool, room: usize, out: &mut Burst) {
         let room = room.min(out.room());
+        if room == 0 {
+            self.tm.blocked(now, port);
+            return;
+        }
         let (mut frames, mut bytes) = (0, 0);
         while frames < room {
             let Some((mut frame, mut meta)) = self.tm.dequeue(now, port) else { break };
@@ -339,10 +349,5 @@ impl<P: Program> Switch<P> {
     /// The ingress stage's state, for commands of the control plane.
     pub fn ingress_mut(&mut self) -> &mut P::Ingress {
         &mut self.ingress
-    }
-
-    /// The egress stage's state.
-    pub fn egress(&self) -> &P::Egress {
-        &self.egress
     }
 }

@@ -31,6 +31,8 @@ pub struct DeviceStats {
     pub tx_ring_empty: u64,
     /// System calls made to send.
     pub tx_kicks: u64,
+    /// Those that failed for a while: the link down, the receiver's ring full.
+    pub tx_kick_errors: u64,
     /// Partial L4 checksums completed.
     pub checksums_completed: u64,
 }

@@ -7,6 +7,7 @@
 mod answer;
 mod clock;
 mod control;
+mod limit;
 mod netns;
 pub mod report;
 mod wait;
@@ -28,6 +29,7 @@ use crate::port::xdp::XdpError;
 
 pub use clock::now;
 pub use control::query;
+pub use limit::allow_open_files;
 
 use control::{ControlServer, Target};
 pub(crate) use wait::Waiter;
@@ -78,8 +80,13 @@ pub enum RuntimeError {
         cause: io::Error,
     },
     /// A control socket could not be made.
-    #[error("control socket {}: {cause}; stop the other switch, or set another `control` path", path.display())]
+    #[error("switch `{switch}` on {interfaces}: control socket {}: {cause}; if a switch answers there, stop it, or set \
+             another `control` path", path.display())]
     Control {
+        /// The switch.
+        switch: String,
+        /// Its interfaces, which the switch that has the socket may hold as well.
+        interfaces: String,
         /// The socket's path.
         path: PathBuf,
         /// The system's error.
@@ -182,6 +189,23 @@ fn plan(config: &RuntimeConfig) -> Result<Vec<Plan>, RuntimeError> {
     Ok(plans)
 }
 
+/// Names the switch whose control socket could not be made.
+fn control_failure(setups: &[Setup], path: PathBuf, cause: io::Error) -> RuntimeError {
+    let config = setups.iter().flat_map(|s| &s.instances).map(|i| &i.config).find(|c| c.runtime.control == path);
+    let (switch, interfaces) = config.map_or_else(Default::default, |c| {
+        let interfaces: Vec<_> = c.ports.iter().map(|p| format!("`{}`", p.interface)).collect();
+        (c.name.clone(), interfaces.join(", "))
+    });
+    RuntimeError::Control { switch, interfaces, path, cause }
+}
+
+/// Files that a process with so many switches, ports and workers keeps open: a port's AF_XDP socket
+/// and the link of its program, a switch's control socket and its lock, a worker's epoll, timer, event
+/// and home namespace.
+pub fn open_files(switches: usize, ports: usize, workers: usize) -> usize {
+    2 * ports + 2 * switches + 4 * workers
+}
+
 /// Opens every port, calls `ready` once all switches forward, and blocks until SIGTERM or SIGINT;
 /// then lets queues empty, detaches and checks the books.
 ///
@@ -194,6 +218,9 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
     }
     let plans = plan(&config)?;
     let workers = plans.len();
+    let ports = config.switches.iter().map(|s| s.config.ports.len()).sum();
+    let what = format!("running {} switches with {ports} ports", config.switches.len());
+    allow_open_files(&what, open_files(config.switches.len(), ports, workers)).map_err(RuntimeError::Impossible)?;
     let (events, inbox) = unbounded();
     // Before any thread, so that a signal during set-up is not lost.
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|e| RuntimeError::system("signal handler", e))?;
@@ -207,9 +234,8 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
 
     let stop = Arc::new(AtomicBool::new(false));
     let mut wakers: Vec<Waker> = Vec::new();
-    let mut threads = Vec::new();
+    let mut setups = Vec::new();
     let mut targets = Vec::new();
-    let (go, gate) = bounded::<()>(0);
     for (id, (poll, core, instances)) in plans.into_iter().enumerate() {
         let waiter = Waiter::new().map_err(|e| RuntimeError::system("epoll", e))?;
         let waker = waiter.waker();
@@ -219,7 +245,15 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
             targets.push((instance.config.runtime.control.clone(), target));
         }
         wakers.push(waker);
-        let setup = Setup { id, core, poll, instances, waiter, asks: asked, stop: stop.clone() };
+        setups.push(Setup { id, core, poll, instances, waiter, asks: asked, stop: stop.clone() });
+    }
+    // Before any interface is touched: a socket that is taken means that this switch runs already.
+    let server = ControlServer::start(targets).map_err(|(path, cause)| control_failure(&setups, path, cause))?;
+
+    let mut threads = Vec::new();
+    let (go, gate) = bounded::<()>(0);
+    for setup in setups {
+        let (id, failed) = (setup.id, events.clone());
         let (events, gate) = (events.clone(), gate.clone());
         let spawned = thread::Builder::new().name(format!("weft-worker{id}")).spawn(move || {
             let mut ending = Ending { worker: id, events: events.clone(), result: None };
@@ -234,34 +268,29 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
             });
             ending.result = Some(result);
         });
-        threads.push(spawned.map_err(|e| RuntimeError::system("worker thread", e))?);
+        match spawned {
+            Ok(thread) => threads.push(thread),
+            Err(e) => {
+                let _ = failed.send(Event::Ended(id, Err(RuntimeError::system("worker thread", e))));
+            }
+        }
     }
 
     let mut outcome = Ok(());
     let (mut waiting, mut running) = (workers, workers);
     let mut go = Some(go);
     let mut ready = Some(ready);
-    let mut server = None;
     let mut stopping = false;
     while running > 0 {
         match inbox.recv().expect("this function holds a sender") {
             Event::Ready => {
                 waiting -= 1;
                 if waiting == 0 && !stopping {
-                    match ControlServer::start(std::mem::take(&mut targets)) {
-                        Ok(started) => {
-                            server = Some(started);
-                            go = None;
-                            if let Some(ready) = ready.take() {
-                                ready();
-                            }
-                            info!(workers, "forwarding");
-                        }
-                        Err((path, cause)) => {
-                            outcome = Err(RuntimeError::Control { path, cause });
-                            stopping = true;
-                        }
+                    go = None;
+                    if let Some(ready) = ready.take() {
+                        ready();
                     }
+                    info!(workers, "forwarding");
                 }
             }
             Event::Signal(signal) => {

@@ -5,6 +5,7 @@
 //! burst. When a pass finds nothing the worker sleeps until a socket or a deadline wakes it; a burst
 //! of any length is sent out whole before that, so no frame waits for the next.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +16,9 @@ use tracing::{error, info, warn};
 use crate::config::{PollMode, SwitchConfig};
 use crate::dataplane::{self, Dataplane};
 use crate::frame::{BURST, Burst, Pool};
-use crate::id::{PortId, PortKind, XdpMode};
+use crate::id::{PortId, PortKind, PortMask, XdpMode};
 use crate::port::Port;
-use crate::port::xdp::{Device, Memory, XdpOptions, XdpPort};
+use crate::port::xdp::{Device, Memory, XdpOptions, XdpPort, chunk_size};
 use crate::time::{Instant, MICROS, MILLIS, SECONDS, earliest};
 
 use super::clock::now;
@@ -34,6 +35,8 @@ pub(crate) const SPIN: u64 = 20 * MICROS;
 const NEAR: u64 = 15 * MICROS;
 /// How soon to look again at a ring that was full, or has frames the kernel did not take.
 pub(crate) const RETRY: u64 = 100 * MICROS;
+/// Longest time between two looks at such a ring.
+const MAX_RETRY: u64 = 10 * MILLIS;
 /// Longest sleep, so that a lost wake-up could only ever cost this much.
 pub(crate) const MAX_SLEEP: u64 = SECONDS;
 /// How long queued frames get to leave at shutdown.
@@ -44,6 +47,27 @@ pub(super) struct PortSlot {
     pub port: XdpPort,
     /// Why it is dead: the system's words.
     pub dead: Option<String>,
+    /// When to kick again for frames that the kernel left in the ring, and how long after that.
+    pub next_kick: Instant,
+    retry: u64,
+}
+
+impl PortSlot {
+    fn new(port: XdpPort) -> PortSlot {
+        PortSlot { port, dead: None, next_kick: Instant::ZERO, retry: RETRY }
+    }
+
+    /// Kicks if there is something in the ring: at once for `fresh` frames, else at growing intervals,
+    /// for a link may be down for long.
+    fn kick(&mut self, now: Instant, fresh: bool) -> io::Result<()> {
+        if self.dead.is_some() || (!fresh && (now < self.next_kick || self.port.tx_pending() == 0)) {
+            return Ok(());
+        }
+        self.port.kick()?;
+        self.retry = if fresh || self.port.tx_pending() == 0 { RETRY } else { (2 * self.retry).min(MAX_RETRY) };
+        self.next_kick = now + self.retry;
+        Ok(())
+    }
 }
 
 /// A running switch.
@@ -51,6 +75,8 @@ pub(super) struct Running {
     pub config: SwitchConfig,
     pub plane: Box<dyn Dataplane>,
     pub ports: Vec<PortSlot>,
+    /// Ports that have chunks with the kernel for sending: to be kicked on, or taken back.
+    unsettled: PortMask,
 }
 
 #[derive(Default)]
@@ -91,6 +117,7 @@ impl Worker {
     pub fn open(setup: Setup) -> Result<Worker, RuntimeError> {
         let Setup { id, core, poll, instances, waiter, asks, stop } = setup;
         let home = netns::Home::here()?;
+        instances.iter().try_for_each(|i| check_frames(&i.config))?;
         // All interfaces are looked at before anything is changed.
         let mut devices = Vec::new();
         for instance in &instances {
@@ -109,13 +136,11 @@ impl Worker {
             }
         }
         let mtu = devices.iter().flatten().map(|d| d.mtu).max().unwrap_or(0);
-        // Two tags fit beside the largest packet; 4 KiB chunks only where 2 KiB ones don't do.
-        let chunk_size = if mtu + 22 <= 2048 - 256 { 2048 } else { 4096 };
         let chunks: u32 = instances.iter().map(|i| i.config.runtime.frames).sum();
         // The UMEM's own socket belongs to the namespace it was made in, and the first port uses it.
         home.enter(instances.first().and_then(|i| i.netns.as_deref()))?;
         let (memory, mut pool) =
-            Memory::new(chunks, chunk_size).map_err(|e| RuntimeError::port(&instances[0].config.name, e))?;
+            Memory::new(chunks, chunk_size(mtu)).map_err(|e| RuntimeError::port(&instances[0].config.name, e))?;
         let mut switches = Vec::new();
         for (instance, devices) in instances.into_iter().zip(devices) {
             home.enter(instance.netns.as_deref())?;
@@ -133,18 +158,17 @@ impl Worker {
                     port.interface
                 );
             }
-            let weights: usize = config.ports.iter().map(|p| fill_weight(p.kind)).sum();
             let mut ports = Vec::new();
             for (port, device) in config.ports.iter().zip(devices) {
-                let fill = config.runtime.frames as usize * 2 / 3 * fill_weight(port.kind) / weights;
+                let fill = fill(&config, port.kind);
                 let options = XdpOptions { mode: port.mode, fill, complete_checksums: port.kind == PortKind::Host };
                 let opened = XdpPort::open(&memory, &mut pool, device, &options);
                 let port = opened.map_err(|e| RuntimeError::port(&config.name, e))?;
                 waiter.watch(port.as_fd()).map_err(|e| RuntimeError::system("epoll", e))?;
-                ports.push(PortSlot { port, dead: None });
+                ports.push(PortSlot::new(port));
             }
             info!(switch = config.name, role = %config.role, selector = %config.selector, ports = ports.len(), "attached");
-            switches.push(Running { config, plane, ports });
+            switches.push(Running { config, plane, ports, unsettled: PortMask::EMPTY });
         }
         home.enter(None)?;
         Ok(Worker { id, core, poll, switches, pool, waiter, asks, stop, burst: Burst::new(), stats: Stats::default() })
@@ -186,7 +210,7 @@ impl Worker {
     fn pass(&mut self, receive: bool) -> usize {
         let mut moved = 0;
         for running in &mut self.switches {
-            let Running { plane, ports, config } = running;
+            let Running { plane, ports, config, unsettled } = running;
             if receive {
                 for (i, slot) in ports.iter_mut().enumerate() {
                     for _ in 0..BURSTS {
@@ -203,15 +227,14 @@ impl Worker {
                 }
             }
             let tick = plane.tick_deadline();
-            let backlog = plane.backlog();
-            if tick.is_none() && backlog.is_empty() {
+            if tick.is_none() && plane.backlog().is_empty() && unsettled.is_empty() {
                 continue;
             }
             let now = now();
             if tick.is_some_and(|t| t <= now) {
                 plane.tick(now, &mut self.pool);
             }
-            for id in plane.backlog().iter() {
+            for id in plane.backlog().or(*unsettled).iter() {
                 let slot = &mut ports[id.index()];
                 let before = moved;
                 loop {
@@ -223,15 +246,17 @@ impl Worker {
                     moved += self.burst.len();
                     slot.port.tx_burst(&mut self.pool, &mut self.burst);
                 }
-                if (moved > before || slot.port.tx_pending() > 0)
-                    && let Err(e) = slot.port.kick()
-                    && slot.dead.is_none()
-                {
+                if let Err(e) = slot.kick(now, moved > before) {
                     let interface = &config.ports[id.index()].interface;
                     warn!(switch = config.name, port = interface, error = %e, "port is dead: taken out of service");
                     slot.dead = Some(e.to_string());
                     plane.set_port_up(id, false, &mut self.pool);
                 }
+                *unsettled = match slot.port.reclaim(&mut self.pool) {
+                    0 => unsettled.without(id),
+                    _ if slot.dead.is_some() => unsettled.without(id),
+                    _ => unsettled.with(id),
+                };
             }
         }
         self.stats.frames += moved as u64;
@@ -239,25 +264,18 @@ impl Worker {
     }
 
     /// When there is something to do although no frame comes.
-    fn next_deadline(&mut self, now: Instant) -> Instant {
+    fn next_deadline(&self, now: Instant) -> Instant {
         let mut next = None;
-        for running in &mut self.switches {
+        for running in &self.switches {
             next = earliest(next, running.plane.tick_deadline());
-            for (i, slot) in running.ports.iter_mut().enumerate() {
-                if slot.dead.is_some() {
-                    continue;
+            for id in running.plane.backlog().or(running.unsettled).iter() {
+                // Chunks to take back, or due already but the ring is full: nobody will say when.
+                let mut look = now + RETRY;
+                if running.unsettled.contains(id) {
+                    look = look.max(running.ports[id.index()].next_kick);
                 }
-                let id = PortId(i as u8);
-                if slot.port.tx_pending() > 0 {
-                    // The kernel left frames in the ring; nothing else will remind us.
-                    next = earliest(next, Some(now + RETRY));
-                    let _ = slot.port.kick();
-                }
-                if let Some(due) = running.plane.queues().port_deadline(id) {
-                    // Due already, yet not sent: the ring is full.
-                    let due = if due <= now { now + RETRY } else { due };
-                    next = earliest(next, Some(due));
-                }
+                let due = running.plane.queues().port_deadline(id).filter(|due| *due > now);
+                next = earliest(next, Some(due.unwrap_or(look)));
             }
         }
         next.unwrap_or(now + MAX_SLEEP).min(now + MAX_SLEEP)
@@ -267,7 +285,7 @@ impl Worker {
     /// is accounted for.
     fn drain(&mut self) -> Result<(), RuntimeError> {
         let end = now() + DRAIN;
-        while now() < end && self.switches.iter().any(|r| !r.plane.backlog().is_empty()) {
+        while now() < end && self.switches.iter().any(|r| !r.plane.backlog().or(r.unsettled).is_empty()) {
             self.pass(false);
         }
         for running in &mut self.switches {
@@ -286,11 +304,31 @@ impl Worker {
     }
 }
 
-/// How the two thirds of a switch's frames that are for receiving are dealt out. A host's TCP sends a
-/// whole window at once; what comes from another switch was queued and paced there.
-fn fill_weight(kind: PortKind) -> usize {
-    match kind {
+/// Chunks that every port gets to receive into, whatever the others' shares: a few bursts.
+const MIN_FILL: usize = 4 * BURST;
+
+/// Chunks for a port to receive into: its share of two thirds of the switch's frames. A host's TCP sends
+/// a whole window at once; what comes from another switch was queued and paced there.
+fn fill(config: &SwitchConfig, kind: PortKind) -> usize {
+    let weight = |kind| match kind {
         PortKind::Host => 4,
         PortKind::Up | PortKind::Down => 1,
+    };
+    let weights: usize = config.ports.iter().map(|p| weight(p.kind)).sum();
+    (config.runtime.frames as usize * 2 / 3 * weight(kind) / weights).max(MIN_FILL)
+}
+
+/// Refuses a switch whose frames do not give every port its chunks with a quarter left for queues.
+fn check_frames(config: &SwitchConfig) -> Result<(), RuntimeError> {
+    let fills: usize = config.ports.iter().map(|p| fill(config, p.kind)).sum();
+    let frames = config.runtime.frames as usize;
+    if fills <= frames / 4 * 3 {
+        return Ok(());
     }
+    let enough = config.ports.len() * 2 * MIN_FILL;
+    Err(RuntimeError::Impossible(format!(
+        "switch `{}`: frames = {frames} is too few for {} ports: set at least {enough}",
+        config.name,
+        config.ports.len()
+    )))
 }

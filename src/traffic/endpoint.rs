@@ -6,7 +6,7 @@ use nix::ifaddrs::getifaddrs;
 use crate::frame::{Burst, Frame, Pool};
 use crate::id::XdpMode;
 use crate::port::Port;
-use crate::port::xdp::{CHUNK_HEADROOM, Device, Memory, XdpOptions, XdpPort};
+use crate::port::xdp::{Device, Memory, XdpOptions, XdpPort, chunk_size};
 use crate::runtime::{Waiter, now};
 use crate::time::{Instant, MILLIS, SECONDS};
 use crate::wire::MacAddr;
@@ -156,12 +156,6 @@ impl Endpoint {
         Ok(self.port.tx_pending())
     }
 }
-
-/// The smallest chunks that hold a frame of `mtu` with two tags.
-pub(super) fn chunk_size(mtu: u32) -> u32 {
-    if mtu as usize + 22 <= 2048 - CHUNK_HEADROOM { 2048 } else { 4096 }
-}
-
 /// The first address of `interface` that can talk to `destination`: of its family, and link-local
 /// only if that is.
 pub(super) fn source_address(interface: &str, destination: IpAddr) -> Result<IpAddr, TrafficError> {

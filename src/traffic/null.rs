@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use crate::frame::{BURST, Burst, Frame, Pool};
 use crate::id::XdpMode;
 use crate::port::Port;
-use crate::port::xdp::{Device, Memory, XdpOptions, XdpPort};
+use crate::port::xdp::{Device, Memory, XdpOptions, XdpPort, chunk_size};
 use crate::runtime::{BURSTS, MAX_SLEEP, RETRY, SPIN, Waiter, now};
 use crate::time::Instant;
 
 use super::TrafficError;
-use super::endpoint::{MAX_NAP, chunk_size};
+use super::endpoint::MAX_NAP;
 
 /// Chunks in all, a third to each port to receive into: a worker's defaults.
 const CHUNKS: u32 = 16_384;
@@ -132,7 +132,7 @@ impl Forwarder {
             }
         }
         for to in 0..2 {
-            if !self.queues[to].is_empty() {
+            if !self.queues[to].is_empty() || self.ports[to].tx_pending() > 0 {
                 moved += self.transmit(to)?;
             }
         }

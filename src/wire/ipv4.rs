@@ -28,12 +28,6 @@ pub fn ttl(frame: &[u8], l3: usize) -> u8 {
     frame[l3 + 8]
 }
 
-/// Whether "don't fragment" is set.
-#[inline]
-pub fn dont_fragment(frame: &[u8], l3: usize) -> bool {
-    frame[l3 + 6] & 0x40 != 0
-}
-
 /// Takes one off the TTL and mends the checksum (RFC 1624, equation 3). The TTL is at least 1.
 #[inline]
 pub fn decrement_ttl(frame: &mut [u8], l3: usize) {

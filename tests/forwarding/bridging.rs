@@ -46,6 +46,21 @@ fn broadcast_and_multicast_are_flooded_and_never_learned() {
 }
 
 #[test]
+fn what_is_for_one_link_alone_is_neither_forwarded_nor_learned_from() {
+    let mut rig = Rig::tor();
+    for last in 0..=0x0f {
+        // LLDP's EtherType; STP, LACP and PAUSE have others and the same fate.
+        let lldp = ethernet(MacAddr([0x01, 0x80, 0xc2, 0, 0, last]), H0.mac, 0x88cc, b"neighbour");
+        assert_eq!(rig.refuse(0, &lldp), (vec![], vec![DropReason::ReservedGroup]));
+    }
+    assert_eq!(rig.switch.ingress().station_views(rig.now), []);
+    for last in [0x10, 0x20] {
+        let beyond = ethernet(MacAddr([0x01, 0x80, 0xc2, 0, 0, last]), H0.mac, 0x88cc, b"a bridge's matter");
+        assert_eq!(rig.send(0, &beyond).len(), 2);
+    }
+}
+
+#[test]
 fn any_ethertype_and_even_a_broken_packet_is_bridged() {
     let mut rig = Rig::tor();
     rig.send(1, &frame(&H1, &H2));
@@ -116,16 +131,18 @@ fn a_silent_station_is_forgotten_after_three_hundred_seconds() {
 }
 
 #[test]
-fn a_storm_is_held_to_two_thousand_frames_and_twenty_thousand_a_second_for_each_port() {
+fn a_storm_is_held_to_two_thousand_copies_and_twenty_thousand_a_second_for_each_port() {
     let mut rig = Rig::tor();
     let storm = ethernet(MacAddr::BROADCAST, H0.mac, 0x88b5, b"storm");
     let flooded = (0..3000).filter(|_| !rig.send(0, &storm).is_empty()).count();
-    assert_eq!(flooded, 2000);
-    assert_eq!(rig.dropped(DropReason::StormLimited), 1000);
+    assert_eq!(flooded, 1000, "two copies of each");
+    assert_eq!(rig.dropped(DropReason::StormLimited), 2000);
     // Another port has a bucket of its own; what is addressed to a known station needs none.
     assert_eq!(rig.send(1, &ethernet(MacAddr::BROADCAST, H1.mac, 0x88b5, b"x")).len(), 2);
     assert_eq!(rig.send(0, &frame(&H0, &H1)).len(), 1);
-    // One token each 50 us.
+    // One token each 50 us, and two are needed.
+    rig.now = rig.now + 50_000;
+    assert_eq!(rig.refuse(0, &storm), (vec![], vec![DropReason::StormLimited]));
     rig.now = rig.now + 50_000;
     assert_eq!(rig.send(0, &storm).len(), 2);
     assert_eq!(rig.refuse(0, &storm), (vec![], vec![DropReason::StormLimited]));

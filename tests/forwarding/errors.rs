@@ -8,7 +8,7 @@ use weft::pisa::PortLimits;
 
 use crate::packets::{Ends, echo, icmp, ip_packet, mend_ipv4, tagged, udp};
 use crate::rig::{
-    FAR, GATEWAY4, GATEWAY6, H0, H1, ROUTER4, ROUTER6, Rig, SWITCH, Sent, UPLINKS, agg_config, peer, tor_config,
+    FAR, GATEWAY4, GATEWAY6, H0, H1, HOSTS, ROUTER4, ROUTER6, Rig, SWITCH, Sent, UPLINKS, agg_config, peer, tor_config,
 };
 
 fn one(sent: Vec<Sent>) -> Sent {
@@ -80,16 +80,22 @@ fn a_packet_over_the_next_mtu_is_reported_with_that_mtu() {
 }
 
 #[test]
-fn errors_are_fifty_at_once_and_a_thousand_a_second() {
+fn errors_are_twenty_at_once_and_two_hundred_a_second_for_each_port_and_fifty_at_once_in_all() {
     let mut rig = Rig::tor();
     rig.meet_hosts();
-    let packet = udp(H0.to_gateway(FAR.v4.into()), 1, (1, 2), b"x");
-    let told = (0..80).filter(|_| !rig.send(0, &packet).is_empty()).count();
-    assert_eq!(told, 50);
-    assert_eq!(rig.dropped(DropReason::TtlExpired), 80, "each is counted all the same");
-    rig.now = rig.now + 1_000_000;
-    assert_eq!(rig.send(0, &packet).len(), 1);
-    assert_eq!(rig.send(0, &packet).len(), 0);
+    let told = |rig: &mut Rig, port: u8, packets: usize| {
+        let packet = udp(HOSTS[port as usize].to_gateway(FAR.v4.into()), 1, (1, 2), b"x");
+        (0..packets).filter(|_| !rig.send(port, &packet).is_empty()).count()
+    };
+    assert_eq!(told(&mut rig, 0, 80), 20);
+    assert_eq!(told(&mut rig, 1, 80), 20, "one host does not silence another");
+    assert_eq!(told(&mut rig, 2, 80), 10, "the switch as a whole has sent its fifty");
+    assert_eq!(rig.dropped(DropReason::TtlExpired), 240, "each is counted all the same");
+    // One token each 5 ms for a port, and five for the switch.
+    rig.now = rig.now + 4_999_999;
+    assert_eq!(told(&mut rig, 0, 5), 0);
+    rig.now = rig.now + 1;
+    assert_eq!([0, 1].map(|port| told(&mut rig, port, 5)), [1, 1]);
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod neighbours;
 #[path = "../packets/mod.rs"]
 mod packets;
 mod ports;
+mod recirculated;
 mod refused;
 mod rig;
 mod routing;

@@ -3,12 +3,16 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use weft::counters::DropReason;
-use weft::fabric::neighbour::{MAX_PARKED, MAX_PENDING, REACHABLE, RETRANSMIT};
+use weft::fabric::bridge::AGEING;
+use weft::fabric::neighbour::{MAX_PARKED, MAX_PENDING, PATIENCE, REACHABLE, RETRANSMIT};
+use weft::id::PortId;
 use weft::pisa::PortLimits;
 use weft::time::SECONDS;
 use weft::wire::MacAddr;
 
-use crate::packets::{advertisement, arp, icmp, ip_packet, routed, solicitation, tagged, udp};
+use crate::packets::{
+    Ends, Nd, OVERRIDE, SOLICITED, advertisement, arp, icmp, ip_packet, nd, routed, solicitation, tagged, udp,
+};
 use crate::rig::{FAR, GATEWAY4, GATEWAY6, H0, H1, Rig, SWITCH, Sent, UPLINKS, peer, tor_config};
 
 const NOBODY: MacAddr = MacAddr([0; 6]);
@@ -122,12 +126,27 @@ fn a_scan_of_the_subnet_holds_sixty_four_addresses_and_no_more() {
     // Every one of them is asked for again on every port.
     rig.wait(RETRANSMIT);
     assert_eq!(rig.sent().len(), 3 * MAX_PENDING);
-    // When the dead addresses have been given up there is room again. Errors are rate-limited: 50 at once.
+    // When the dead addresses have been given up there is room again. Errors are rate-limited: 20 at once for a port.
     rig.wait(2 * RETRANSMIT);
     let errors = rig.sent().iter().filter(|(port, _)| UPLINKS.contains(port)).count();
-    assert_eq!(errors, 50);
+    assert_eq!(errors, 20);
     assert_eq!(rig.dropped(DropReason::NeighbourUnresolved), MAX_PENDING as u64);
     assert_eq!(ports(&rig.send(UPLINKS[0], &packet(200))), [0, 1, 2]);
+}
+
+#[test]
+fn a_scan_of_the_subnet_does_not_keep_a_living_host_from_being_found() {
+    let mut rig = Rig::tor();
+    let packet = |host| udp(FAR.by_fabric(UPLINKS[0], Ipv4Addr::new(10, 0, 1, host).into()), 60, (1, 80), b"scan");
+    for host in 0..MAX_PENDING as u8 {
+        rig.send(UPLINKS[0], &packet(100 + host));
+    }
+    rig.wait(PATIENCE);
+    rig.sent();
+    // The oldest of the dead makes room, and its packet is counted as undeliverable.
+    let (sent, dropped) = rig.refuse(UPLINKS[0], &down(false, 1));
+    assert_eq!((sent, dropped), (asked(false), vec![DropReason::NeighbourUnresolved]));
+    assert_eq!(rig.send(1, &told(false)), [(1, routed(&down(false, 1), SWITCH, H1.mac))]);
 }
 
 #[test]
@@ -170,7 +189,73 @@ fn a_host_that_moves_and_announces_it_is_reached_at_its_new_port_and_mac() {
     rig.meet_hosts();
     let new = MacAddr([2, 9, 9, 9, 9, 9]);
     rig.send(2, &arp(false, (new, H1.v4), (NOBODY, H1.v4), MacAddr::BROADCAST, &[]));
-    assert_eq!(rig.send(3, &down(false, 1)), [(2, routed(&down(false, 1), SWITCH, new))]);
+    // Nobody asked for this: it is used, and asked for.
+    let ask = asked(false).remove(2);
+    assert_eq!(rig.send(3, &down(false, 1)), [ask, (2, routed(&down(false, 1), SWITCH, new))]);
+}
+
+#[test]
+fn who_only_asked_is_used_and_asked_in_turn_until_it_answers() {
+    for v6 in [false, true] {
+        let mut rig = Rig::tor();
+        let request = match v6 {
+            false => arp(false, (H1.mac, H1.v4), (NOBODY, GATEWAY4), MacAddr::BROADCAST, &[]),
+            true => solicitation((H1.mac, H1.v6), GATEWAY6),
+        };
+        rig.send(1, &request);
+        let packet = |number| (1, routed(&down(v6, number), SWITCH, H1.mac));
+        assert_eq!(rig.send(3, &down(v6, 1)), [asked(v6).remove(1), packet(1)]);
+        // Asking again proves nothing new; an answer does.
+        rig.wait(RETRANSMIT);
+        rig.send(1, &request);
+        assert_eq!(rig.send(3, &down(v6, 2)), [asked(v6).remove(1), packet(2)]);
+        rig.send(1, &told(v6));
+        rig.wait(RETRANSMIT);
+        assert_eq!(rig.send(3, &down(v6, 3)), [packet(3)]);
+    }
+}
+
+#[test]
+fn an_advertisement_without_override_does_not_replace_a_mac_but_has_it_asked_for() {
+    let mut rig = Rig::tor();
+    rig.meet_hosts();
+    let ends = Ends { src_mac: H0.mac, dst_mac: SWITCH, src: H1.v6.into(), dst: GATEWAY6.into() };
+    let claim = |flags| nd(&Nd { ends, target: H1.v6, mac: Some(H0.mac), flags: Some(flags) });
+    rig.send(0, &claim(SOLICITED));
+    let (ask, packet) = (asked(true).remove(1), routed(&down(true, 1), SWITCH, H1.mac));
+    assert_eq!(rig.send(3, &down(true, 1)), [ask, (1, packet)]);
+    // With it, it does; and what was said unasked is asked for in turn.
+    rig.send(0, &claim(OVERRIDE));
+    let (ask, packet) = (asked(true).remove(0), routed(&down(true, 1), SWITCH, H0.mac));
+    assert_eq!(rig.send(3, &down(true, 1)), [ask, (0, packet)]);
+}
+
+#[test]
+fn a_host_that_moves_without_a_word_is_reached_where_the_bridge_last_heard_it() {
+    for v6 in [false, true] {
+        let mut rig = Rig::tor();
+        rig.meet_hosts();
+        rig.send(2, &udp(H1.to_station(&H0, v6), 64, (1, 2), b"from its new port"));
+        assert_eq!(rig.send(3, &down(v6, 1)), [(2, routed(&down(v6, 1), SWITCH, H1.mac))]);
+        let views = rig.switch.ingress().neighbour_views(rig.now);
+        let moved = views.iter().find(|n| n.address == H1.ip(v6)).expect("still known");
+        assert_eq!(moved.port, Some(PortId(2)));
+        // When it is due to be asked, it is asked there.
+        rig.wait(REACHABLE);
+        assert_eq!(ports(&rig.send(3, &down(v6, 2))), [2, 2]);
+    }
+}
+
+#[test]
+fn a_neighbour_whose_station_the_bridge_has_forgotten_is_asked_on_every_host_port() {
+    for v6 in [false, true] {
+        let mut rig = Rig::tor();
+        rig.meet_hosts();
+        rig.wait(AGEING);
+        let mut expected = asked(v6);
+        expected.insert(2, (1, routed(&down(v6, 1), SWITCH, H1.mac)));
+        assert_eq!(rig.send(3, &down(v6, 1)), expected);
+    }
 }
 
 #[test]

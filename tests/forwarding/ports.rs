@@ -170,3 +170,25 @@ fn the_counters_of_a_port_say_what_passed_it_in_frames_and_bytes() {
     assert_eq!((tx.tx - before.tx, tx.tx_bytes - before.tx_bytes), (3, 1121));
     assert!(UPLINKS.iter().all(|p| rig.switch.counters(PortId(*p)).tx == 0));
 }
+
+#[test]
+fn a_flooded_queue_takes_at_most_half_of_the_free_frames_and_other_ports_go_on() {
+    // 100 chunks, and queues that could hold 1,024 packets.
+    let mut rig = Rig::new(tor_config(), PortLimits { rate: GIGABIT, ..PortLimits::default() }, 100);
+    rig.meet_hosts();
+    rig.wait(SECONDS);
+    rig.sent();
+    for _ in 0..200 {
+        if rig.has_free_chunk() {
+            rig.arrive(3, &down(226));
+            rig.pass();
+        }
+    }
+    let dropped = rig.dropped(DropReason::SharedBuffer);
+    assert!(dropped >= 140, "{dropped}");
+    assert!(rig.has_free_chunk());
+    // H0's port is not the flooded one.
+    rig.arrive(3, &udp(FAR.by_fabric(3, H0.v4.into()), 60, (1, 2), &[1; 100]));
+    rig.pass();
+    assert!(rig.sent().iter().any(|(port, _)| *port == 0), "the other host still gets its packet");
+}

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use weft::counters::DropReason;
+use weft::pisa::PortLimits;
 use weft::wire::MacAddr;
 
 use crate::packets::{Ends, mend_ipv4, padded, tagged, udp};
-use crate::rig::{FABRIC, FAR, H0, H1, Rig, SWITCH, UPLINKS, peer};
+use crate::rig::{FABRIC, FAR, H0, H1, Rig, SWITCH, Station, UPLINKS, peer, tor_config};
 
 #[test]
 fn a_martian_source_is_never_routed() {
@@ -152,4 +153,15 @@ fn a_frame_over_the_mtu_and_two_tags_is_a_giant() {
     let frame = |len: usize| udp(H0.to_station(&H1, false), 64, (1, 2), &vec![1; len - 42]);
     assert_eq!(rig.refuse(0, &frame(1500 + 14 + 8)), (vec![], vec![DropReason::TooBig]));
     assert_eq!(rig.refuse(0, &frame(1500 + 14 + 9)), (vec![], vec![DropReason::Giant]));
+}
+
+#[test]
+fn a_port_that_may_send_less_still_takes_what_its_interface_does() {
+    let mut config = tor_config();
+    config.ports[0].mtu = 1300;
+    let mut rig = Rig::new(config, PortLimits::default(), 64);
+    rig.meet_hosts();
+    let long = |from: &Station, to: &Station| udp(from.to_station(to, false), 64, (1, 2), &[1; 1472]);
+    assert_eq!(rig.send(0, &long(&H0, &H1)), [(1, long(&H0, &H1))]);
+    assert_eq!(rig.refuse(1, &long(&H1, &H0)), (vec![], vec![DropReason::TooBig]));
 }

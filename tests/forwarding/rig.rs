@@ -99,8 +99,8 @@ pub struct Rig {
 
 /// What the ToR is made of, for a test to change.
 pub fn tor_config() -> FabricConfig {
-    let host = FabricPort { kind: PortKind::Host, peer: FABRIC, mtu: 1500 };
-    let up = |port| FabricPort { kind: PortKind::Up, peer: peer(port), mtu: 1600 };
+    let host = FabricPort { kind: PortKind::Host, peer: FABRIC, mtu: 1500, rx_mtu: 1500 };
+    let up = |port| FabricPort { kind: PortKind::Up, peer: peer(port), mtu: 1600, rx_mtu: 1600 };
     let uplinks: PortMask = UPLINKS.into_iter().map(PortId).collect();
     FabricConfig {
         mac: SWITCH,
@@ -123,7 +123,7 @@ pub fn tor_config() -> FabricConfig {
 
 /// What the agg is made of.
 pub fn agg_config() -> FabricConfig {
-    let port = |(id, kind)| FabricPort { kind, peer: peer(id), mtu: 1600 };
+    let port = |(id, kind)| FabricPort { kind, peer: peer(id), mtu: 1600, rx_mtu: 1600 };
     let kinds = [PortKind::Down, PortKind::Down, PortKind::Up, PortKind::Up];
     let up: PortMask = [PortId(2), PortId(3)].into_iter().collect();
     let route = |prefix: &str, ports| (prefix.parse().expect("a prefix"), ports);
@@ -262,13 +262,15 @@ impl Rig {
         self.drops()[reason as usize]
     }
 
-    /// Lets the ToR learn the addresses of its hosts, as their first ARP and ND requests do.
+    /// Lets the ToR learn the addresses of its hosts, as their first ARP and ND requests and their answers to the switch's do.
     pub fn meet_hosts(&mut self) {
         for (port, host) in (0..).zip(HOSTS) {
             let request =
                 packets::arp(false, (host.mac, host.v4), (MacAddr([0; 6]), GATEWAY4), MacAddr::BROADCAST, &[]);
             self.send(port, &request);
             self.send(port, &packets::solicitation((host.mac, host.v6), GATEWAY6));
+            self.send(port, &packets::arp(true, (host.mac, host.v4), (SWITCH, GATEWAY4), SWITCH, &[]));
+            self.send(port, &packets::advertisement((host.mac, host.v6), (SWITCH, GATEWAY6), false));
         }
         assert_eq!(self.switch.ingress().neighbour_views(self.now).len(), 2 * HOSTS.len());
     }

@@ -247,8 +247,8 @@ fn link_failure(scenario: &'static str, fabric: &Fabric) -> Outcome {
     assert!((50..150).contains(&arrived), "{arrived} of 200");
     assert_eq!(arrived + no_way, 200, "each that did not arrive was counted");
     let told = |(_, heard): &&(_, Heard)| matches!(heard, Heard::Error { kind: 3, code: 0, .. });
-    // Errors are limited to 50 at once and 1,000 a second.
-    assert!(network.host(there).heard.iter().filter(told).count() > 40, "and its sender told");
+    // Errors about what came by one port are limited to 20 at once and 200 a second.
+    assert!(network.host(there).heard.iter().filter(told).count() >= 20, "and its sender told");
     network.set_link("leaf0", "spine0", true);
     let mended = burst(&mut network, here, to);
     assert!(mended.iter().all(|n| *n > 50), "both uplinks again: {mended:?}");

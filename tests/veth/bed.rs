@@ -167,7 +167,7 @@ impl Lab {
         for host in status["hosts"].as_array().unwrap() {
             let name = field(host, "name");
             lab.hosts.push(Host {
-                netns: Namespace::open(&format!("weft-{}-{name}", lab.name)).unwrap(),
+                netns: Namespace::open(&format!("weft-{}.{name}", lab.name)).unwrap(),
                 ipv4: field(host, "ipv4").parse().unwrap(),
                 ipv6: field(host, "ipv6").parse().unwrap(),
                 name,
@@ -223,7 +223,7 @@ impl Lab {
         assert_eq!(said.trim(), format!("lab `{}` is down: {nodes} namespaces removed", self.name));
         let nodes = self.hosts.iter().map(|host| &host.name).chain(self.switches.iter().map(|(name, _)| name));
         for node in nodes {
-            assert!(!Namespace::path(&format!("weft-{}-{node}", self.name)).exists(), "{node} is left");
+            assert!(!Namespace::path(&format!("weft-{}.{node}", self.name)).exists(), "{node} is left");
         }
         assert!(!Path::new("/run/weft").join(&self.name).exists());
     }

@@ -64,5 +64,5 @@ fn exec_runs_a_command_at_a_host_and_a_second_up_changes_nothing() {
     lab.check_books();
     lab.down();
     assert_eq!(weft_ok(&["lab", "down", "--name", &name]).trim(), format!("lab `{name}` is not up"));
-    assert_eq!(Namespace::list(&format!("weft-{name}-")).unwrap(), Vec::<String>::new());
+    assert_eq!(Namespace::list(&format!("weft-{name}.")).unwrap(), Vec::<String>::new());
 }

@@ -1,5 +1,5 @@
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use weft::control::Show;
 
@@ -47,9 +47,17 @@ fn every_word_of_show_prints_a_table_and_one_line_of_json() {
         let Ok(body) = serde_json::to_value(books::show(lab.socket("tor0-0"), word)) else { panic!("{line}") };
         assert!(body.get(word).is_some(), "{body}");
     }
-    let all: serde_json::Value =
-        serde_json::from_str(&weft_ok(&["show", "ports", "--all", "--json", "--name", &lab.name])).unwrap();
-    assert!(all.as_array().unwrap().iter().any(|report| report["switch"] == "tor0-0"), "{all}");
+    // A switch beside the lab, here one that never answers, is none of the lab's.
+    let beside = std::path::PathBuf::from(format!("/run/weft/{}-beside.sock", lab.name));
+    let listener = UnixListener::bind(&beside).unwrap();
+    let all = weft(&["show", "ports", "--all", "--json", "--name", &lab.name]);
+    let alone = weft(&["show", "ports", "--name", &lab.name]);
+    drop(listener);
+    std::fs::remove_file(&beside).unwrap();
+    assert!(all.status.success() && alone.status.success(), "{}{}", text(&all), text(&alone));
+    let all: serde_json::Value = serde_json::from_slice(&all.stdout).unwrap();
+    let switches: Vec<_> = all.as_array().unwrap().iter().map(|report| &report["switch"]).collect();
+    assert_eq!(switches, ["tor0-0"]);
     lab.check_books();
 }
 

@@ -26,12 +26,19 @@ impl RateLimit {
     /// Takes a token if there is one at `now`. A `now` before an earlier one earns nothing.
     #[must_use]
     pub fn allow(&mut self, now: Instant) -> bool {
+        self.take(now, 1)
+    }
+
+    /// Takes `n` tokens if there are as many at `now`, otherwise none.
+    #[must_use]
+    pub fn take(&mut self, now: Instant, n: u32) -> bool {
+        let cost = u64::from(n) * SECONDS;
         let earned = now.since(self.touched).saturating_mul(self.rate);
         self.units = self.units.saturating_add(earned).min(self.capacity);
         self.touched = self.touched.max(now);
-        let allowed = self.units >= SECONDS;
+        let allowed = self.units >= cost;
         if allowed {
-            self.units -= SECONDS;
+            self.units -= cost;
         }
         allowed
     }
@@ -59,10 +66,10 @@ mod tests {
     }
 
     impl Gcra {
-        fn allow(&mut self, now: u64) -> bool {
+        fn take(&mut self, now: u64, n: u32) -> bool {
             let now = u128::from(now) * self.rate;
             let token = u128::from(SECONDS);
-            let full_at = self.full_at.max(now) + token;
+            let full_at = self.full_at.max(now) + u128::from(n) * token;
             let allowed = full_at - now <= self.burst * token;
             if allowed {
                 self.full_at = full_at;
@@ -76,14 +83,17 @@ mod tests {
         fn it_admits_exactly_what_the_generic_cell_rate_algorithm_admits(
             rate in prop_oneof![1u32..10, 1u32..5_000, Just(999_999_937)],
             burst in 0u32..80,
-            gaps in prop::collection::vec(prop_oneof![Just(0), 0u64..1_000, 0u64..3_000_000, 0u64..4 * SECONDS], 1..600),
+            gaps in prop::collection::vec(
+                (prop_oneof![Just(0), 0u64..1_000, 0u64..3_000_000, 0u64..4 * SECONDS], prop_oneof![Just(1u32), 0u32..90]),
+                1..600,
+            ),
         ) {
             let mut limit = RateLimit::new(rate, burst);
             let mut oracle = Gcra { rate: rate.into(), burst: burst.into(), full_at: 0 };
             let mut now = 0;
-            for gap in gaps {
+            for (gap, n) in gaps {
                 now += gap;
-                prop_assert_eq!(limit.allow(Instant(now)), oracle.allow(now), "at {}", now);
+                prop_assert_eq!(limit.take(Instant(now), n), oracle.take(now, n), "{} at {}", n, now);
             }
         }
     }

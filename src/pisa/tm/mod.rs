@@ -101,7 +101,7 @@ impl TrafficManager {
         frame: Frame,
         meta: Meta,
     ) -> Result<(), (Frame, DropReason)> {
-        match self.admit(port, queue, frame.len()) {
+        match self.admit(port, queue, frame.len(), usize::MAX) {
             Ok(()) => {
                 self.join(now, port, queue, Packet { frame, meta });
                 Ok(())
@@ -110,10 +110,21 @@ impl TrafficManager {
         }
     }
 
-    /// Whether a frame of `len` bytes may join a queue now; a refusal is counted.
+    /// Whether a frame of `len` bytes may join a queue now that `free` chunks of the pool are free; a
+    /// refusal is counted.
+    ///
+    /// Beside its own limits a queue may hold no more packets than there are free chunks: the dynamic
+    /// threshold of Choudhury and Hahne (IEEE/ACM ToN 1998, alpha = 1). So however many queues are
+    /// flooded, some chunks stay for those that are not, and for receiving.
     #[inline]
-    pub(super) fn admit(&mut self, port: PortId, queue: Queue, len: usize) -> Result<(), DropReason> {
-        self.ports[port.index()].queues[queue as usize].admits(len)
+    pub(super) fn admit(&mut self, port: PortId, queue: Queue, len: usize, free: usize) -> Result<(), DropReason> {
+        self.ports[port.index()].queues[queue as usize].admits(len, free)
+    }
+
+    /// The wire takes nothing from `port` at `now`: it may not make up for that later.
+    #[inline]
+    pub(super) fn blocked(&mut self, now: Instant, port: PortId) {
+        self.ports[port.index()].pacer.start(now);
     }
 
     /// Puts a packet that was admitted at the end of its queue.

@@ -81,13 +81,15 @@ impl PortQueue {
         self.bytes
     }
 
-    /// Whether a frame of `len` bytes may join; a refusal is counted.
+    /// Whether a frame of `len` bytes may join while `free` chunks are free; a refusal is counted.
     #[inline]
-    pub fn admits(&mut self, len: usize) -> Result<(), DropReason> {
+    pub fn admits(&mut self, len: usize, free: usize) -> Result<(), DropReason> {
         let reason = if self.fifo.len() >= self.limits.packets as usize {
             DropReason::QueuePackets
         } else if self.bytes + len as u64 > self.limits.bytes {
             DropReason::QueueBytes
+        } else if self.fifo.len() > free {
+            DropReason::SharedBuffer
         } else {
             return Ok(());
         };

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use crate::wire::MacAddr;
 
 use super::XdpError;
+use super::memory::FRAME_SLACK;
 
 /// Largest MTU that fits a page with XDP's headroom and tail (AFXDP.md section 3): above it a
 /// program must take frames in pieces.
@@ -135,11 +136,10 @@ impl Device {
                 format!("ip link set {name} mtu {MAX_MTU}"),
             );
         }
-        // Ethernet header and two tags come on top of the MTU.
-        if self.mtu as usize + 22 > frame_capacity {
+        if self.mtu as usize + FRAME_SLACK > frame_capacity {
             return refuse(
                 format!("its MTU of {} does not fit frames of {frame_capacity} bytes", self.mtu),
-                format!("ip link set {name} mtu {}", frame_capacity - 22),
+                format!("ip link set {name} mtu {}", frame_capacity - FRAME_SLACK),
             );
         }
         Ok(())

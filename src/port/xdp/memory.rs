@@ -13,6 +13,14 @@ use super::XdpError;
 
 /// Bytes that the kernel keeps before the data of each chunk (XDP_PACKET_HEADROOM).
 pub const CHUNK_HEADROOM: usize = 256;
+/// Bytes of a frame beside its packet: Ethernet header and two tags.
+pub(super) const FRAME_SLACK: usize = 14 + 2 * 4;
+
+/// The chunk size for packets of up to `mtu` bytes: 2 KiB where they fit, else 4 KiB.
+pub fn chunk_size(mtu: u32) -> u32 {
+    if mtu as usize + FRAME_SLACK <= 2048 - CHUNK_HEADROOM { 2048 } else { 4096 }
+}
+
 /// Entries of each port's fill and completion ring.
 pub(super) const UMEM_RING: u32 = 4096;
 

@@ -29,7 +29,7 @@ mod socket;
 pub use crate::id::XdpMode;
 pub use device::Device;
 pub use live::{LiveFrames, LiveLayout, LivePace, LiveState};
-pub use memory::{CHUNK_HEADROOM, Memory};
+pub use memory::{CHUNK_HEADROOM, Memory, chunk_size};
 pub use redirect::KernelRedirect;
 pub use socket::{XdpOptions, XdpPort};
 

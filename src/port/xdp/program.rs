@@ -48,7 +48,10 @@ impl Program {
                     "its driver has no native XDP: use mode = \"generic\"".into()
                 }
                 Some(libc::ERANGE) => format!("its veth peer's MTU is too large: set it to at most {}", 3506),
-                Some(libc::ENOSPC) => format!("its veth peer has more TX queues: ethtool -L {name} rx 1"),
+                Some(libc::ENOSPC) => {
+                    "its veth peer has more TX queues than it has RX queues: `ethtool -L PEER tx 1` at the other end"
+                        .into()
+                }
                 _ => "see dmesg".into(),
             };
             XdpError::new(format!("attaching XDP ({mode}) to `{name}`"), cause, remedy)

@@ -59,6 +59,7 @@ pub struct XdpPort {
     in_flight: usize,
     complete_checksums: bool,
     kicks: u64,
+    kick_errors: u64,
     completed: u64,
     device: Device,
     mode: XdpMode,
@@ -93,6 +94,7 @@ impl XdpPort {
             in_flight: 0,
             complete_checksums: options.complete_checksums,
             kicks: 0,
+            kick_errors: 0,
             completed: 0,
             device,
             mode: options.mode,
@@ -109,6 +111,13 @@ impl XdpPort {
     /// The mode in use.
     pub fn mode(&self) -> XdpMode {
         self.mode
+    }
+
+    /// Takes back chunks whose frames the kernel has sent; how many are still with it for sending.
+    #[inline]
+    pub fn reclaim(&mut self, pool: &mut Pool) -> usize {
+        self.complete(pool);
+        self.in_flight
     }
 
     /// Lends chunks to the kernel until `fill_target` of them are with it.
@@ -178,6 +187,7 @@ fn bind(memory: &Memory, device: &Device) -> Result<(TxQueue, RxQueue, FillQueue
                 }
                 let remedy = match cause.raw_os_error() {
                     Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_NET_RAW",
+                    Some(libc::EMFILE) => "too many open files: `ulimit -n` higher",
                     Some(libc::EBUSY) => "another AF_XDP socket holds it (`ss --xdp -p` tells whose): stop its owner",
                     _ => "see dmesg",
                 };
@@ -283,12 +293,16 @@ impl Port for XdpPort {
             if sent < 0 {
                 let error = io::Error::last_os_error();
                 return match error.raw_os_error() {
-                    // Too much under way at the receiver, or the link is down: the next kick.
-                    Some(libc::EBUSY | libc::ENOBUFS | libc::ENETDOWN) => Ok(()),
                     // The budget ran out with frames left, or the socket's send buffer is full; only
                     // another call tells.
                     Some(libc::EAGAIN) => continue,
-                    _ => Err(error),
+                    // The interface or the socket is gone for good.
+                    Some(libc::ENXIO | libc::ENODEV | libc::EBADF) => Err(error),
+                    // Too much under way at the receiver, the link is down, memory is short: later.
+                    _ => {
+                        self.kick_errors += 1;
+                        Ok(())
+                    }
                 };
             }
         }
@@ -304,7 +318,12 @@ impl Port for XdpPort {
     }
 
     fn stats(&self) -> DeviceStats {
-        let own = DeviceStats { tx_kicks: self.kicks, checksums_completed: self.completed, ..Default::default() };
+        let own = DeviceStats {
+            tx_kicks: self.kicks,
+            tx_kick_errors: self.kick_errors,
+            checksums_completed: self.completed,
+            ..Default::default()
+        };
         match self.rx.fd().xdp_statistics() {
             Ok(s) => DeviceStats {
                 rx_dropped: s.rx_dropped(),
