@@ -214,7 +214,7 @@ fn text(report: &Report, titled: bool) -> String {
         Body::Umem { umem: u } => {
             let books = if u.balanced { "=" } else { "≠" };
             format!(
-                "{} chunks of {} B {books} {} free + {} with the kernel + {} in queues (all switches of the worker)",
+                "{} chunks of {} B {books} {} free + {} with the kernel + {} in queues",
                 u.chunks, u.capacity, u.free, u.held, u.in_queues
             )
         }

@@ -19,24 +19,6 @@ use super::report::{
 use super::worker::{Running, Worker};
 
 impl Worker {
-    pub(super) fn umem(&self) -> UmemReport {
-        let held = self.switches.iter().flat_map(|r| &r.ports).map(|s| s.port.held()).sum();
-        let waiting = |r: &Running| {
-            let ledger = r.plane.ledger();
-            ledger.ports.iter().map(|(c, queued)| queued + c.held).sum::<u64>() as usize
-        };
-        let in_queues = self.switches.iter().map(waiting).sum();
-        let (chunks, free) = (self.pool.chunks(), self.pool.free_count());
-        UmemReport {
-            chunks,
-            capacity: self.pool.capacity(),
-            free,
-            held,
-            in_queues,
-            balanced: chunks == free + held + in_queues,
-        }
-    }
-
     /// The answer to one request.
     pub(super) fn report(&self, ask: &Ask) -> Report {
         let Request::Show(show) = ask.request;
@@ -62,7 +44,7 @@ impl Worker {
             }
             Show::Queues => Body::Queues { queues: r.queues() },
             Show::Drops => Body::Drops { drops: r.drops() },
-            Show::Umem => Body::Umem { umem: self.umem() },
+            Show::Umem => Body::Umem { umem: r.umem() },
             Show::Paths => Body::Paths { paths: r.paths() },
             Show::Workers => {
                 let kicks = self.switches.iter().flat_map(|r| &r.ports).map(|s| s.port.stats().tx_kicks).sum();
@@ -100,6 +82,21 @@ impl Worker {
 }
 
 impl Running {
+    /// Where the switch's chunks are.
+    pub(super) fn umem(&self) -> UmemReport {
+        let held = self.ports.iter().map(|s| s.port.held()).sum();
+        let in_queues = self.plane.ledger().ports.iter().map(|(c, queued)| queued + c.held).sum::<u64>() as usize;
+        let (chunks, free) = (self.pool.chunks(), self.pool.free_count());
+        UmemReport {
+            chunks,
+            capacity: self.pool.capacity(),
+            free,
+            held,
+            in_queues,
+            balanced: chunks == free + held + in_queues,
+        }
+    }
+
     fn name(&self, port: PortId) -> String {
         self.config.ports[port.index()].interface.clone()
     }

@@ -61,7 +61,7 @@ pub enum Body {
     },
     /// `show umem`
     Umem {
-        /// Of the switch's worker.
+        /// Of the switch.
         umem: UmemReport,
     },
     /// `show paths`
@@ -225,7 +225,7 @@ pub struct WorkerReport {
     pub kicks: u64,
 }
 
-/// Frame memory of a worker. `chunks = free + held by ports + in_queues`.
+/// Frame memory of a switch. `chunks = free + held by ports + in_queues`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UmemReport {
     /// Chunks in all.

@@ -1,4 +1,4 @@
-//! A worker: one thread that owns ports, switches and a pool, and runs them to completion.
+//! A worker: one thread that owns switches with their ports and pools, and runs them to completion.
 //!
 //! One pass: for each switch, each port: receive a burst, run it through the pipeline. Then for each
 //! port with frames waiting: send what pacer and ring allow, one kick. The clock is read once a
@@ -77,6 +77,8 @@ pub(super) struct Running {
     pub ports: Vec<PortSlot>,
     /// Ports that have chunks with the kernel for sending: to be kicked on, or taken back.
     unsettled: PortMask,
+    // After the ports: they give up the kernel's hold on its memory first.
+    pub pool: Pool,
 }
 
 #[derive(Default)]
@@ -91,9 +93,7 @@ pub(super) struct Worker {
     pub id: usize,
     pub core: Option<usize>,
     pub poll: PollMode,
-    // Before the pool: ports give up the kernel's hold on its memory first.
     pub switches: Vec<Running>,
-    pub pool: Pool,
     waiter: Waiter,
     asks: Receiver<Ask>,
     stop: Arc<AtomicBool>,
@@ -135,18 +135,18 @@ impl Worker {
                 )));
             }
         }
-        let mtu = devices.iter().flatten().map(|d| d.mtu).max().unwrap_or(0);
-        let chunks: u32 = instances.iter().map(|i| i.config.runtime.frames).sum();
-        // The UMEM's own socket belongs to the namespace it was made in, and the first port uses it.
-        home.enter(instances.first().and_then(|i| i.netns.as_deref()))?;
-        let (memory, mut pool) =
-            Memory::new(chunks, chunk_size(mtu)).map_err(|e| RuntimeError::port(&instances[0].config.name, e))?;
         let mut switches = Vec::new();
         for (instance, devices) in instances.into_iter().zip(devices) {
             home.enter(instance.netns.as_deref())?;
             let config = instance.config;
             let mtus: Vec<u16> = devices.iter().map(|d| d.mtu.min(u32::from(u16::MAX)) as u16).collect();
             let plane = dataplane::build(&config, &mtus);
+            // A UMEM a switch, not a worker: the kernel keeps an entry for every chunk at every socket,
+            // and one switch's load must not take another's frames. The UMEM's own socket belongs to
+            // the namespace it was made in, which is that of its ports.
+            let mtu = devices.iter().map(|d| d.mtu).max().unwrap_or(0);
+            let (memory, mut pool) =
+                Memory::new(config.runtime.frames, chunk_size(mtu)).map_err(|e| RuntimeError::port(&config.name, e))?;
             if let Some(port) = config.ports.iter().find(|p| p.mode == XdpMode::Generic) {
                 // The kernel hands over what it has merged or not yet cut, and a chunk takes one frame:
                 // unlike native mode, generic mode does not switch that off at a veth's peer.
@@ -168,10 +168,10 @@ impl Worker {
                 ports.push(PortSlot::new(port));
             }
             info!(switch = config.name, role = %config.role, selector = %config.selector, ports = ports.len(), "attached");
-            switches.push(Running { config, plane, ports, unsettled: PortMask::EMPTY });
+            switches.push(Running { config, plane, ports, unsettled: PortMask::EMPTY, pool });
         }
         home.enter(None)?;
-        Ok(Worker { id, core, poll, switches, pool, waiter, asks, stop, burst: Burst::new(), stats: Stats::default() })
+        Ok(Worker { id, core, poll, switches, waiter, asks, stop, burst: Burst::new(), stats: Stats::default() })
     }
 
     /// Forwards until told to stop, then lets the queues empty and accounts for every frame.
@@ -210,15 +210,15 @@ impl Worker {
     fn pass(&mut self, receive: bool) -> usize {
         let mut moved = 0;
         for running in &mut self.switches {
-            let Running { plane, ports, config, unsettled } = running;
+            let Running { plane, ports, config, unsettled, pool } = running;
             if receive {
                 for (i, slot) in ports.iter_mut().enumerate() {
                     for _ in 0..BURSTS {
-                        slot.port.rx_burst(&mut self.pool, &mut self.burst);
+                        slot.port.rx_burst(pool, &mut self.burst);
                         let n = self.burst.len();
                         if n > 0 {
                             moved += n;
-                            plane.receive(now(), PortId(i as u8), &mut self.pool, &mut self.burst);
+                            plane.receive(now(), PortId(i as u8), pool, &mut self.burst);
                         }
                         if n < BURST {
                             break;
@@ -232,27 +232,27 @@ impl Worker {
             }
             let now = now();
             if tick.is_some_and(|t| t <= now) {
-                plane.tick(now, &mut self.pool);
+                plane.tick(now, pool);
             }
             for id in plane.backlog().or(*unsettled).iter() {
                 let slot = &mut ports[id.index()];
                 let before = moved;
                 loop {
-                    let room = slot.port.tx_room(&mut self.pool);
-                    plane.transmit(now, id, &mut self.pool, room, &mut self.burst);
+                    let room = slot.port.tx_room(pool);
+                    plane.transmit(now, id, pool, room, &mut self.burst);
                     if self.burst.is_empty() {
                         break;
                     }
                     moved += self.burst.len();
-                    slot.port.tx_burst(&mut self.pool, &mut self.burst);
+                    slot.port.tx_burst(pool, &mut self.burst);
                 }
                 if let Err(e) = slot.kick(now, moved > before) {
                     let interface = &config.ports[id.index()].interface;
                     warn!(switch = config.name, port = interface, error = %e, "port is dead: taken out of service");
                     slot.dead = Some(e.to_string());
-                    plane.set_port_up(id, false, &mut self.pool);
+                    plane.set_port_up(id, false, pool);
                 }
-                *unsettled = match slot.port.reclaim(&mut self.pool) {
+                *unsettled = match slot.port.reclaim(pool) {
                     0 => unsettled.without(id),
                     _ if slot.dead.is_some() => unsettled.without(id),
                     _ => unsettled.with(id),
@@ -289,16 +289,16 @@ impl Worker {
             self.pass(false);
         }
         for running in &mut self.switches {
-            running.plane.drain(now(), &mut self.pool);
+            running.plane.drain(now(), &mut running.pool);
             if let Err(imbalance) = running.plane.ledger().check() {
                 error!(switch = running.config.name, "frames unaccounted for at shutdown: {imbalance}");
                 return Err(RuntimeError::Unbalanced { switch: running.config.name.clone(), imbalance });
             }
-        }
-        let umem = self.umem();
-        if !umem.balanced {
-            let imbalance = format!("{umem:?}");
-            return Err(RuntimeError::Unbalanced { switch: self.switches[0].config.name.clone(), imbalance });
+            let umem = running.umem();
+            if !umem.balanced {
+                let imbalance = format!("{umem:?}");
+                return Err(RuntimeError::Unbalanced { switch: running.config.name.clone(), imbalance });
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! AF_XDP ports.
 //!
-//! One UMEM a worker, shared by all its ports ([`Memory`]), also across network namespaces; one
+//! One UMEM a switch, shared by all its ports ([`Memory`]); one
 //! socket, with fill and completion rings of its own, a port ([`XdpPort`]). The redirecting program
 //! is ours (bpf/weft.bpf.c): libxdp's own is inhibited, because it wants a bpffs and a dispatcher
 //! that a namespace lacks. It is attached by a `bpf_link`, in native and generic mode alike, so that
