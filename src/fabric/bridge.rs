@@ -31,6 +31,9 @@ pub struct Station {
     pub seen: Instant,
 }
 
+/// No MAC address is this number.
+const NOBODY: (u64, Station) = (u64::MAX, Station { port: PortId(0), seen: Instant::ZERO });
+
 /// The learning bridge over the host ports of a ToR: one segment, VLAN tags carried but not looked
 /// at. Entries age lazily: an old one counts as absent when it is looked up, and makes room when
 /// the table or its port's quota is full.
@@ -40,6 +43,8 @@ pub struct Station {
 pub struct Bridge {
     stations: ExactTable<u64, Station>,
     learned: [usize; MAX_PORTS],
+    /// Who was learned last, where and when: the frames of a burst mostly come from one station.
+    last: (u64, Station),
     /// When the table may be searched for who has aged.
     next_sweep: Instant,
     ports: PortMask,
@@ -52,6 +57,7 @@ impl Bridge {
         Bridge {
             stations: ExactTable::new(CAPACITY, seed),
             learned: [0; MAX_PORTS],
+            last: NOBODY,
             next_sweep: Instant::ZERO,
             ports,
             live: PortMask(u64::MAX),
@@ -64,6 +70,11 @@ impl Bridge {
     #[inline]
     pub fn learn(&mut self, now: Instant, source: MacAddr, port: PortId) {
         let key = source.to_u64();
+        let last = (key, Station { port, seen: now });
+        if self.last == last {
+            return;
+        }
+        self.last = last;
         match self.stations.get_mut(&key) {
             Some(station) if station.port == port => {
                 if now.since(station.seen) >= REFRESH {
@@ -128,6 +139,7 @@ impl Bridge {
     /// Ports that may be flooded to; stations behind others are forgotten.
     pub fn set_live(&mut self, live: PortMask) {
         self.live = live;
+        self.last = NOBODY;
         self.retain(|s| live.contains(s.port));
     }
 
