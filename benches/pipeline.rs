@@ -1,6 +1,6 @@
 //! What the pipeline costs a frame: [`Switch::receive`] and [`Switch::transmit`] of a ToR that spreads
 //! its hosts' UDP flows over its uplinks by ECMP, beside a *floor*: the least that any forwarding must
-//! do to the same frames (EVALUATION.md, section 1.3): find the headers, hash the five-tuple, touch one
+//! do to the same frames: find the headers, hash the five-tuple, touch one
 //! 16-byte entry of a direct-mapped table, rewrite MAC addresses, TTL and checksum.
 //!
 //! Frames are 60 bytes (64 with FCS) in bursts of 64, on memory that stays the same. Between timed

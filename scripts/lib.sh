@@ -60,10 +60,11 @@ target_dir() { echo "${CARGO_TARGET_DIR:-target}"; }
 
 # The tests under tests/ that need privileges: those that know how to skip themselves.
 privileged_tests() {
-    grep -rl --include='*.rs' 'SKIPPED' tests | sed -E 's|^tests/([^/.]+).*|\1|' | sort -u
+    grep -rl --include='*.rs' '^mod privilege;' tests | sed -E 's|^tests/([^/.]+).*|\1|' | sort -u
 }
 
-# The tests under tests/ that need none.
+# The tests under tests/ that need none: files, and folders with a main.rs.
 plain_tests() {
-    comm -23 <(find tests -maxdepth 1 -name '*.rs' | sed -E 's|^tests/(.*)\.rs|\1|' | sort -u) <(privileged_tests)
+    comm -23 <(ls tests/*.rs tests/*/main.rs |
+        sed -E 's|^tests/([^/.]+).*|\1|' | sort -u) <(privileged_tests)
 }

@@ -1,31 +1,15 @@
 //! Namespaces and veths on the real kernel. Needs root; without it each test says so and passes,
 //! unless CI=true, where a skipped test is a failure.
 
+mod privilege;
+
 use std::io::Write;
 use std::net::IpAddr;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use privilege::privileged;
 use weft::lab::net::{Namespace, NetError, Netlink, VethEnd};
-
-/// Prints why and returns `false` when namespaces can't be made here; fails under CI=true.
-fn privileged(test: &str) -> bool {
-    let probe = format!("weft-test-probe-{}-{test}", std::process::id());
-    match Namespace::create(&probe) {
-        Ok(_) => {
-            Namespace::delete(&probe).expect("the probe namespace goes again");
-            true
-        }
-        Err(e) if e.is_permission() => {
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "CI must not skip {test}: {e}");
-            // Not eprintln!, which the test harness swallows for a test that passes; in one write, as other
-            // tests print too.
-            let _ = std::io::stderr().write_all(format!("SKIPPED lab_net {test}: {e}\n").as_bytes());
-            false
-        }
-        Err(e) => panic!("{e}"),
-    }
-}
 
 /// Namespaces of one test, removed when it ends, by a panic too.
 struct Bed {

@@ -1,8 +1,9 @@
 //! Labs on the real kernel, from `up` to `down`, with stand-ins for the switches' process. Needs
 //! root; without it each test says so and passes, unless CI=true, where a skipped test is a failure.
 
+mod privilege;
+
 use std::ffi::OsString;
-use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use privilege::privileged;
 use weft::lab::net::{Namespace, Netlink};
 use weft::lab::{LabError, LabName, LinkState, UpOptions, down, exec, serve, status, up};
 use weft::topo::{Fabric, FabricOptions};
@@ -25,24 +27,6 @@ const ROLE: &str = "WEFT_TEST_ROLE";
 const FORWARDS: &str = r#"touch "$2/ready"; exec sleep 300"#;
 /// Never says it forwards.
 const SLOW: &str = "exec sleep 300";
-
-fn privileged(test: &str) -> bool {
-    let probe = format!("weft-test-probe-{}-{test}", std::process::id());
-    match Namespace::create(&probe) {
-        Ok(_) => {
-            Namespace::delete(&probe).expect("the probe namespace goes again");
-            true
-        }
-        Err(e) if e.is_permission() => {
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "CI must not skip {test}: {e}");
-            // Not eprintln!, which the test harness swallows for a test that passes; in one write, as other
-            // tests print too.
-            let _ = std::io::stderr().write_all(format!("SKIPPED lab_up {test}: {e}\n").as_bytes());
-            false
-        }
-        Err(e) => panic!("{e}"),
-    }
-}
 
 /// A lab's name; the lab goes when the test ends, by a panic too.
 struct Lab(LabName);

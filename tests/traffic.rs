@@ -1,13 +1,15 @@
 //! Generator, sink and the yardsticks of `weft bench` on veths. Needs root; without it each test says
 //! so and passes, unless CI=true, where a skipped test is a failure.
 
-use std::io::Write;
+mod privilege;
+
 use std::net::{IpAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use privilege::privileged;
 use weft::frame::Burst;
 use weft::id::XdpMode;
 use weft::lab::net::{Namespace, Netlink, VethEnd};
@@ -25,24 +27,6 @@ use weft::traffic::template::{FrameSpec, Template};
 use weft::wire::MacAddr;
 
 const LIMIT: Duration = Duration::from_secs(20);
-
-/// Prints why and returns `false` when namespaces can't be made here; fails under CI=true.
-fn privileged(test: &str) -> bool {
-    let probe = format!("weft-test-probe-{}-{test}", std::process::id());
-    match Namespace::create(&probe) {
-        Ok(_) => {
-            Namespace::delete(&probe).expect("the probe namespace goes again");
-            true
-        }
-        Err(e) if e.is_permission() => {
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "CI must not skip {test}: {e}");
-            // Not eprintln!, which the test harness swallows for a test that passes.
-            let _ = std::io::stderr().write_all(format!("SKIPPED traffic {test}: {e}\n").as_bytes());
-            false
-        }
-        Err(e) => panic!("{e}"),
-    }
-}
 
 /// Namespaces in a row, each wired to the next; removed when the test ends, by a panic too. Interface
 /// `l` of each leads to the one before it, `r` to the one after.

@@ -1,7 +1,7 @@
 use super::Frame;
 
 /// Frames handled per pass: enough to hide a cache miss behind the others' work, few enough that
-/// the burst's metadata stays in L1 (EVALUATION.md, batch and prefetch).
+/// the burst's metadata stays in L1.
 pub const BURST: usize = 64;
 
 /// Frames on their way between a port and a switch, in arrival order. Bounded by the caller; it

@@ -5,12 +5,14 @@
 //! Needs root, `ping` and `ip`. Without privileges each test says SKIPPED and passes, unless CI=true,
 //! where a skipped test is a failure.
 
-/// Networks to test on: labs, and single switches wired by hand.
 mod bed;
 /// The conservation laws, recomputed from what a switch shows.
 mod books;
 /// Frames sent and received as they are, by packet sockets.
 mod packet;
+/// Networks to test on: labs, and single switches wired by hand.
+#[path = "../privilege/mod.rs"]
+mod privilege;
 /// TCP and UDP exchanges whose every byte is checked, and ICMP errors as a socket sees them.
 mod traffic;
 

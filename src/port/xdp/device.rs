@@ -7,7 +7,7 @@ use crate::wire::MacAddr;
 use super::XdpError;
 use super::memory::FRAME_SLACK;
 
-/// Largest MTU that fits a page with XDP's headroom and tail (AFXDP.md section 3): above it a
+/// Largest MTU that fits a page with XDP's headroom and tail: above it a
 /// program must take frames in pieces.
 const MAX_MTU: u32 = 3506;
 
