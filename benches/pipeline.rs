@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort};
+use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding};
 use weft::frame::{BURST, Burst, Pool};
 use weft::id::{PortId, PortKind, PortMask};
 use weft::pisa::{PortLimits, Switch};
@@ -169,11 +169,13 @@ impl Pipeline {
             mac: SWITCH,
             fabric_mac: SPINE,
             ports: [vec![host; HOSTS.into()], vec![up; UPLINKS.into()]].concat(),
-            segment_v4: Some("10.0.0.1/24".parse().expect("a prefix")),
-            segment_v6: Some("fd00::1/64".parse().expect("a prefix")),
-            router_v4: None,
-            router_v6: None,
-            routes: ["0.0.0.0/0", "::/0"].map(|p| (p.parse().expect("a prefix"), uplinks)).to_vec(),
+            forwarding: Forwarding {
+                segment_v4: Some("10.0.0.1/24".parse().expect("a prefix")),
+                segment_v6: Some("fd00::1/64".parse().expect("a prefix")),
+                router_v4: None,
+                router_v6: None,
+                routes: ["0.0.0.0/0", "::/0"].map(|p| (p.parse().expect("a prefix"), uplinks)).to_vec(),
+            },
             seed: 1,
         };
         let limits = vec![PortLimits::default(); config.ports.len()];

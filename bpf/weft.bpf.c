@@ -11,10 +11,22 @@ struct {
 } sockets SEC(".maps");
 
 // A queue without a socket keeps its frames for the kernel (the helper's fallback action).
+static __always_inline int redirect(struct xdp_md *ctx)
+{
+	return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
+}
+
 SEC("xdp")
 int weft_redirect(struct xdp_md *ctx)
 {
-	return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
+	return redirect(ctx);
+}
+
+// The same for frames that take several buffers (kernel 6.6).
+SEC("xdp.frags")
+int weft_redirect_frags(struct xdp_md *ctx)
+{
+	return redirect(ctx);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -5,17 +5,65 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+
+use crate::id::{PortKind, XdpMode};
+use crate::units::BitRate;
+use crate::wire::MacAddr;
 
 /// Longest request in bytes, its newline included.
 pub const MAX_REQUEST: usize = 4096;
 
 /// A request to a running switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
     /// Tell the live state.
     Show(Show),
+    /// Change the running switch.
+    Change(Change),
+}
+
+/// A change of the running switch: done whole or not at all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Change {
+    /// Become what the file now says that the switch was started with.
+    Reload,
+    /// A port more, until the next reload.
+    Add(NewPort),
+    /// Without the port on this interface, until the next reload.
+    Del(String),
+    /// The port on this interface back into service.
+    Up(String),
+    /// The port on this interface out of service: it takes and sends nothing.
+    Down(String),
+}
+
+/// A port that is added to a running switch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewPort {
+    /// Its interface.
+    pub interface: String,
+    /// What is at the other end.
+    pub kind: PortKind,
+    /// Rate to pace it to; 0 = unlimited.
+    #[serde(default)]
+    pub rate: BitRate,
+    /// MTU in bytes of L3; none: the interface's.
+    #[serde(default)]
+    pub mtu: Option<u16>,
+    /// Where its XDP program hooks in.
+    #[serde(default)]
+    pub mode: XdpMode,
+    /// Destination MAC on this fabric link.
+    #[serde(default)]
+    pub peer_mac: Option<MacAddr>,
+    /// Prefixes that lead by it, beside the ports they lead by already.
+    #[serde(default)]
+    pub routes: Vec<IpNet>,
 }
 
 /// What can be shown.
@@ -91,6 +139,9 @@ pub fn read_request(line: &[u8]) -> Result<Request, String> {
     }
     serde_json::from_slice(line).map_err(|e| {
         let words: Vec<_> = Show::ALL.iter().map(|s| s.name()).collect();
-        format!("not a request: {e}; send {{\"show\":\"WHAT\"}} with one of {}", words.join(", "))
+        format!(
+            "not a request: {e}; send {{\"show\":\"WHAT\"}} with one of {}, or {{\"change\":\"reload\"}}",
+            words.join(", ")
+        )
     })
 }

@@ -73,7 +73,7 @@ drop_reasons! {
     NoBridgePort = "no_bridge_port",
     /// Addressed to the switch itself, but nothing here takes it.
     NoListener = "no_listener",
-    /// The egress port is down.
+    /// The port is down: what was to leave by it, and what it still receives.
     PortDown = "port_down",
     /// Tail drop: the queue's packet limit.
     QueuePackets = "queue_packets",
@@ -188,21 +188,45 @@ impl PortCounters {
     }
 }
 
+impl PortCounters {
+    /// Adds what another port counted.
+    pub fn add(&mut self, other: &PortCounters) {
+        self.rx += other.rx;
+        self.rx_bytes += other.rx_bytes;
+        self.generated += other.generated;
+        self.forwarded += other.forwarded;
+        self.consumed += other.consumed;
+        self.held += other.held;
+        self.ingress_drops.add(&other.ingress_drops);
+        self.enqueued += other.enqueued;
+        self.egress_drops.add(&other.egress_drops);
+        self.tx += other.tx;
+        self.tx_bytes += other.tx_bytes;
+    }
+}
+
 /// The counters of all ports with their queue lengths: the conservation law's two sides.
 #[derive(Clone, Default, Debug)]
 pub struct Ledger {
     /// Counters and frames queued now, by port.
     pub ports: Vec<(PortCounters, u64)>,
+    /// What ports counted that the switch has no more.
+    pub removed: PortCounters,
 }
 
 impl Ledger {
+    /// Counters and queue lengths of all ports, then those of removed ones as if they were one.
+    pub fn entries(&self) -> impl Iterator<Item = (&PortCounters, u64)> {
+        self.ports.iter().map(|(c, queued)| (c, *queued)).chain([(&self.removed, 0)])
+    }
+
     /// Checks the laws of [`PortCounters`]; the error says which port and which sides differ.
     ///
     /// # Errors
     /// A sentence with both sides of the first law that does not hold.
     pub fn check(&self) -> Result<(), String> {
         let (mut forwarded, mut enqueued) = (0, 0);
-        for (i, (c, queued)) in self.ports.iter().enumerate() {
+        for (i, (c, queued)) in self.entries().enumerate() {
             let (left, right) = (c.rx + c.generated, c.forwarded + c.consumed + c.ingress_drops.total() + c.held);
             if left != right {
                 return Err(format!(

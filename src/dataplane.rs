@@ -1,10 +1,12 @@
 //! The assembly: which hooks make the program of a configured switch. The one `match` over schemes
 //! is here; behind it everything is monomorphised, and the only dynamic calls are per burst.
 
-use crate::config::{Selector, SwitchConfig};
+use ipnet::IpNet;
+
+use crate::config::{PortConfig, QueueOptions, Selector, SwitchConfig};
 use crate::counters::{Ledger, PortCounters};
 use crate::fabric::view::{NeighbourView, PathView, StationView};
-use crate::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Scheme};
+use crate::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, Scheme};
 use crate::frame::{Burst, Pool};
 use crate::id::{PortId, PortMask};
 use crate::pisa::tm::QueueLimits;
@@ -31,6 +33,14 @@ pub trait Dataplane: Send {
     fn set_port_up(&mut self, port: PortId, up: bool, pool: &mut Pool);
     /// [`Switch::is_port_up`].
     fn is_port_up(&self, port: PortId) -> bool;
+    /// Adds a port, the next after the last or one that was removed, on an interface with `mtu`.
+    fn add_port(&mut self, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16);
+    /// Changes a port that is there.
+    fn set_port(&mut self, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16);
+    /// [`Switch::remove_port`].
+    fn remove_port(&mut self, now: Instant, id: PortId, pool: &mut Pool);
+    /// [`FabricIngress::set_forwarding`].
+    fn set_forwarding(&mut self, forwarding: &Forwarding);
     /// [`Switch::drain`].
     fn drain(&mut self, now: Instant, pool: &mut Pool);
     /// [`Switch::counters`].
@@ -45,6 +55,14 @@ pub trait Dataplane: Send {
     fn stations(&self, now: Instant) -> Vec<StationView>;
     /// Routes.
     fn paths(&self) -> Vec<PathView>;
+}
+
+impl<S: Scheme> Switch<Fabric<S>> {
+    /// Tells the forwarding which ports are up.
+    fn regroup(&mut self) {
+        let live = (0..self.ports()).map(|i| PortId(i as u8)).filter(|p| self.is_port_up(*p)).collect();
+        self.ingress_mut().set_live(live);
+    }
 }
 
 impl<S: Scheme> Dataplane for Switch<Fabric<S>>
@@ -72,11 +90,27 @@ where
     }
     fn set_port_up(&mut self, port: PortId, up: bool, pool: &mut Pool) {
         Switch::set_port_up(self, port, up, pool);
-        let live = (0..self.ports()).map(|i| PortId(i as u8)).filter(|p| self.is_port_up(*p)).collect();
-        self.ingress_mut().set_live(live);
+        self.regroup();
     }
     fn is_port_up(&self, port: PortId) -> bool {
         Switch::is_port_up(self, port)
+    }
+    fn add_port(&mut self, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16) {
+        self.ingress_mut().set_port(id, fabric_port(port, mtu));
+        Switch::add_port(self, id, &limits(port, queues));
+        self.regroup();
+    }
+    fn set_port(&mut self, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16) {
+        self.ingress_mut().set_port(id, fabric_port(port, mtu));
+        self.set_limits(id, &limits(port, queues));
+    }
+    fn remove_port(&mut self, now: Instant, id: PortId, pool: &mut Pool) {
+        Dataplane::set_port_up(self, id, false, pool);
+        Switch::remove_port(self, now, id, pool);
+        self.ingress_mut().remove_port(id);
+    }
+    fn set_forwarding(&mut self, forwarding: &Forwarding) {
+        self.ingress_mut().set_forwarding(forwarding);
     }
     fn drain(&mut self, now: Instant, pool: &mut Pool) {
         Switch::drain(self, now, pool);
@@ -105,35 +139,50 @@ where
 /// [`PortId`]: those of the interfaces. They bound what may arrive, and what may leave where the
 /// configuration gives no bound of its own.
 pub fn fabric_config(config: &SwitchConfig, mtus: &[u16]) -> FabricConfig {
-    let port = |(p, mtu): (&crate::config::PortConfig, &u16)| FabricPort {
-        kind: p.kind,
-        peer: p.peer_mac.unwrap_or(crate::config::FABRIC_MAC),
-        mtu: p.mtu.unwrap_or(*mtu),
-        rx_mtu: *mtu,
-    };
+    let routes = config.routes.iter().map(|r| (r.prefix, r.ports.iter().copied().collect())).collect();
     FabricConfig {
         mac: config.mac,
         fabric_mac: crate::config::FABRIC_MAC,
-        ports: config.ports.iter().zip(mtus).map(port).collect(),
+        ports: config.ports.iter().zip(mtus).map(|(p, mtu)| fabric_port(p, *mtu)).collect(),
+        forwarding: forwarding(config, routes),
+        seed: config.seed,
+    }
+}
+
+/// A port on an interface with `mtu`.
+fn fabric_port(port: &PortConfig, mtu: u16) -> FabricPort {
+    FabricPort {
+        kind: port.kind,
+        peer: port.peer_mac.unwrap_or(crate::config::FABRIC_MAC),
+        mtu: port.mtu.unwrap_or(mtu),
+        rx_mtu: mtu,
+    }
+}
+
+/// Addresses of a configuration, with `routes` to the ports of a running switch.
+pub fn forwarding(config: &SwitchConfig, routes: Vec<(IpNet, PortMask)>) -> Forwarding {
+    Forwarding {
         segment_v4: config.segment.as_ref().and_then(|s| s.ipv4),
         segment_v6: config.segment.as_ref().and_then(|s| s.ipv6),
         router_v4: config.router_ipv4,
         router_v6: config.router_ipv6,
-        routes: config.routes.iter().map(|r| (r.prefix, r.ports.iter().copied().collect())).collect(),
-        seed: config.seed,
+        routes,
+    }
+}
+
+/// Rate and queue limits of a port.
+pub fn limits(port: &PortConfig, queues: &QueueOptions) -> PortLimits {
+    PortLimits {
+        rate: port.rate,
+        control: QueueLimits { packets: queues.control_packets, bytes: queues.bytes.0 },
+        data: QueueLimits { packets: queues.packets, bytes: queues.bytes.0 },
+        ecn_mark_bytes: queues.ecn_mark.0,
     }
 }
 
 /// Rates and queue limits of the configured ports.
 pub fn port_limits(config: &SwitchConfig) -> Vec<PortLimits> {
-    let q = &config.queues;
-    let limits = |p: &crate::config::PortConfig| PortLimits {
-        rate: p.rate,
-        control: QueueLimits { packets: q.control_packets, bytes: q.bytes.0 },
-        data: QueueLimits { packets: q.packets, bytes: q.bytes.0 },
-        ecn_mark_bytes: q.ecn_mark.0,
-    };
-    config.ports.iter().map(limits).collect()
+    config.ports.iter().map(|p| limits(p, &config.queues)).collect()
 }
 
 /// The switch of a configuration, with one MTU a port as for [`fabric_config`].

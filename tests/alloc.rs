@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use packets::{Ends, arp, solicitation, udp};
-use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort};
+use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding};
 use weft::frame::{BURST, Burst, Pool};
 use weft::id::{PortId, PortKind, PortMask};
 use weft::pisa::{PortLimits, Switch};
@@ -64,11 +64,13 @@ fn tor() -> Switch<Fabric<Ecmp>> {
         mac: SWITCH,
         fabric_mac: SPINE,
         ports: vec![host, host, up, up],
-        segment_v4: Some("10.0.1.1/24".parse().expect("a prefix")),
-        segment_v6: Some("fd00:0:0:1::1/64".parse().expect("a prefix")),
-        router_v4: None,
-        router_v6: None,
-        routes: ["0.0.0.0/0", "::/0"].map(|p| (p.parse().expect("a prefix"), uplinks)).to_vec(),
+        forwarding: Forwarding {
+            segment_v4: Some("10.0.1.1/24".parse().expect("a prefix")),
+            segment_v6: Some("fd00:0:0:1::1/64".parse().expect("a prefix")),
+            router_v4: None,
+            router_v6: None,
+            routes: ["0.0.0.0/0", "::/0"].map(|p| (p.parse().expect("a prefix"), uplinks)).to_vec(),
+        },
         seed: 1,
     };
     let limits = PortLimits { rate: BitRate(10_000_000_000), ecn_mark_bytes: 10_000, ..PortLimits::default() };

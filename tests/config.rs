@@ -85,6 +85,7 @@ fn every_key_of_a_file_arrives_in_the_configuration() {
         rate: BitRate(0),
         mtu: None,
         mode: XdpMode::Native,
+        enabled: true,
         peer_mac: None,
     };
     let expected = SwitchConfig {
@@ -172,7 +173,7 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         (tor("selector = \"best\"", "", "", ""), "t.toml:3:12: selector `best` is not a selector: write \"ecmp\""),
         // Shape.
         (tor("nmae = \"x\"", "", "", ""), "t.toml:3:1: unknown key `nmae`: write one of `name`, `role`, `id`, `selector`, `seed`, `mac`, `router_ipv4`, `router_ipv6`, `segment`, `runtime`, `queues`, `port`, `route`"),
-        (tor("", "", "mut = 1500", ""), "t.toml:11:1: port \"up0\": unknown key `mut`: write one of `interface`, `kind`, `rate`, `mtu`, `mode`, `peer_mac`"),
+        (tor("", "", "mut = 1500", ""), "t.toml:11:1: port \"up0\": unknown key `mut`: write one of `interface`, `kind`, `rate`, `mtu`, `mode`, `enabled`, `peer_mac`"),
         (tor("", "", "", "[runtime]\ncpu = 1"), "t.toml:13:1: runtime: unknown key `cpu`: write one of `poll`, `core`, `frames`, `control`"),
         (tor("", "mode = \"fast\"", "", ""), "t.toml:7:8: port \"h0\": mode: unknown value `fast`: write `native` or `generic`"),
         (tor("", "mtu = \"1500\"", "", ""), "t.toml:7:7: port \"h0\": mtu: invalid type: string \"1500\": write a whole number without quotes"),
@@ -221,9 +222,9 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         ("name = \"a\"\nrole = \"agg\"\n[[port]]\ninterface = \"x\"\nkind = \"host\"".into(), "t.toml:5:8: port \"x\": kind host on role agg, which has no hosts: write \"up\" or \"down\", or role = \"tor\""),
         (tor("", "rate = 10", "", ""), "t.toml:7:8: port \"h0\": rate 10bit is no link's: write 1kbit to 10000Gbit with its unit, like \"10Gbit\", or 0 for unlimited"),
         (tor("", "rate = \"11Tbit\"", "", ""), "t.toml:7:8: port \"h0\": rate 11000Gbit is no link's: write 1kbit to 10000Gbit with its unit, like \"10Gbit\", or 0 for unlimited"),
-        (tor("", "mtu = 575", "", ""), "t.toml:7:7: port \"h0\": mtu 575 is out of range: write 576 to 3506"),
-        (tor("", "mtu = 70000", "", ""), "t.toml:7:7: port \"h0\": mtu 70000 is out of range: write 576 to 3506"),
-        (tor("", "mtu = 9000", "", ""), "t.toml:7:7: port \"h0\": mtu 9000 needs frames larger than the 4 KiB of this version: write at most 3506"),
+        (tor("", "mtu = 575", "", ""), "t.toml:7:7: port \"h0\": mtu 575 is out of range: write 576 to 9216"),
+        (tor("", "mtu = 70000", "", ""), "t.toml:7:7: port \"h0\": mtu 70000 is out of range: write 576 to 9216"),
+        (tor("", "mtu = 9217", "", ""), "t.toml:7:7: port \"h0\": mtu 9217 is out of range: write 576 to 9216"),
         (tor("", "mtu = 1279", "", segment), "t.toml:7:7: port \"h0\": mtu 1279 can't carry IPv6 (RFC 8200): write at least 1280, or take the IPv6 segment and routes out"),
         (tor("", "peer_mac = \"02:77:00:00:00:01\"", "", ""), "t.toml:7:12: port \"h0\": peer_mac on a host port, where hosts are learned: take it out"),
         (tor("", "", "peer_mac = \"ff:ff:ff:ff:ff:ff\"", ""), "t.toml:11:12: port \"up0\": peer_mac ff:ff:ff:ff:ff:ff is a multicast address: write the neighbour's unicast address, or leave it out"),
@@ -251,7 +252,7 @@ fn several_problems_are_reported_at_once_in_the_order_of_the_file() {
     let text = tor(
         "mac = \"ff:ff:ff:ff:ff:ff\"",
         "mtu = 100",
-        "mtu = 9000",
+        "mtu = 9217",
         "[[route]]\nprefix = \"10.0.0.1/8\"\nports = [\"h0\"]",
     );
     let lines: Vec<_> = refusal(&text).lines().map(|l| l.split(':').nth(1).unwrap().to_owned()).collect();
@@ -295,13 +296,12 @@ fn a_point_to_point_segment_may_use_both_of_its_addresses() {
 fn a_configuration_made_in_code_obeys_the_same_rules() {
     let mut config = SwitchConfig::parse(FULL, "t.toml").unwrap();
     config.validate().unwrap();
-    config.ports[0].mtu = Some(9000);
+    config.ports[0].mtu = Some(9217);
     config.routes[0].ports.push(PortId(9));
     let message = config.validate().unwrap_err().to_string();
     assert_eq!(
         message,
-        "switch tor0-0: port \"h0-0-2\": mtu 9000 needs frames larger than the 4 KiB of this version: \
-         write at most 3506\n\
+        "switch tor0-0: port \"h0-0-2\": mtu 9217 is out of range: write 576 to 9216\n\
          switch tor0-0: route \"0.0.0.0/0\": ports: the switch has no port 9: name one it has"
     );
     assert!(SwitchConfig::parse(&config.to_toml(), "t.toml").is_err());
@@ -341,7 +341,7 @@ fn port(role: Role) -> impl Strategy<Value = PortConfig> {
         "[a-z][a-z0-9.\"\\\\é-]{0,6}",
         prop::sample::select(kinds),
         prop_oneof![Just(0), 1_000u64..=10_000_000_000_000],
-        prop::option::of(1280u16..=3506),
+        prop::option::of(1280u16..=9216),
         any::<bool>(),
         prop::option::of(mac()),
     )
@@ -351,6 +351,7 @@ fn port(role: Role) -> impl Strategy<Value = PortConfig> {
             rate: BitRate(rate),
             mtu,
             mode: if native { XdpMode::Native } else { XdpMode::Generic },
+            enabled: rate % 3 != 0,
             peer_mac: peer_mac.filter(|_| kind != PortKind::Host),
         })
 }

@@ -204,8 +204,8 @@ fn a_fabric_that_needs_more_open_files_than_allowed_is_refused_before_anything_i
     let output = again(test, &lab.0.to_string()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    // 80 switches of 8 ports: 1280 for the ports, 160 for the switches, 4 for the worker, 64 to spare.
-    let expected = "a lab of 80 switches and 128 hosts needs 1508 open files and may have 100: `ulimit -n 1508`";
+    // 80 switches of 8 ports: 1282 for the ports, 400 for the switches, 7 for worker and keeper, 64 to spare.
+    let expected = "a lab of 80 switches and 128 hosts needs 1753 open files and may have 100: `ulimit -n 1753`";
     assert!(said.contains(expected), "{said}");
 }
 
@@ -379,7 +379,7 @@ fn serve_runs_every_switch_in_its_namespace_and_ends_on_sigterm() {
         signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&stop)).unwrap();
         serve::<std::io::Error>(Path::new(&state), |job, ready| {
             assert_eq!((job.switches.len(), job.workers), (4, 2));
-            for (config, netns) in &job.switches {
+            for (config, netns, _) in &job.switches {
                 assert!(netns.to_str().unwrap().ends_with(&format!(".{}", config.name)), "{netns:?}");
                 let namespace = Namespace::open(netns.file_name().unwrap().to_str().unwrap()).unwrap();
                 let links = Netlink::open(&namespace).unwrap().links().unwrap();

@@ -323,7 +323,7 @@ proptest! {
             }
             prop_assert_eq!(pool.out_count(), waiting().count());
         }
-        let left = cache.take_parked();
+        let left = cache.take_parked(PortMask(u64::MAX));
         prop_assert_eq!(left.len(), pool.out_count());
         free(&mut pool, left);
         prop_assert_eq!((pool.out_count(), cache.next_deadline()), (0, None));

@@ -463,9 +463,9 @@ fn impossible_shapes_and_options_are_refused_with_line_cause_and_remedy() {
             "f.toml:2:9: hosts: invalid type: string \"2\": write a whole number without quotes",
         ),
         (
-            "shape = \"rack\"\nhosts = 2\nhost_mtu = 1000\nfabric_mtu = 9000\nhost_rate = \"10bit\"",
-            "f.toml:3:12: host_mtu 1000 is out of range: write 1280 to 3506\n\
-             f.toml:4:14: fabric_mtu 9000 is out of range: write 1280 to 3506\n\
+            "shape = \"rack\"\nhosts = 2\nhost_mtu = 1000\nfabric_mtu = 9300\nhost_rate = \"10bit\"",
+            "f.toml:3:12: host_mtu 1000 is out of range: write 1280 to 9216\n\
+             f.toml:4:14: fabric_mtu 9300 is out of range: write 1280 to 9216\n\
              f.toml:5:13: host_rate 10bit is no link's: \
              write 1kbit to 10000Gbit with its unit, like \"10Gbit\", or 0 for unlimited",
         ),

@@ -213,7 +213,8 @@ fn send_raw(interface: &str, frames: &[Vec<u8>]) {
     let (memory, mut pool) = Memory::new(512, 2048).unwrap();
     let device = Device::query(interface).unwrap();
     let options = XdpOptions { mode: XdpMode::Native, fill: 64, complete_checksums: false };
-    let mut port = XdpPort::open(&memory, &mut pool, device, &options).unwrap();
+    let mut port = XdpPort::open(&memory, device, &options).unwrap();
+    port.start(&mut pool);
     let mut burst = Burst::new();
     frames.iter().for_each(|bytes| burst.push(pool.alloc_with(bytes).unwrap()));
     port.tx_burst(&mut pool, &mut burst);
@@ -222,7 +223,9 @@ fn send_raw(interface: &str, frames: &[Vec<u8>]) {
         assert!(Instant::now() < deadline, "the frames never leave");
         port.kick().unwrap();
     }
-    drop(port);
+    port.stop(&mut pool);
+    port.close().restore(&mut pool);
+    assert_eq!(pool.free_count(), pool.chunks(), "closing gave every chunk back");
 }
 
 #[test]
@@ -379,4 +382,27 @@ fn a_deleted_interface_ends_the_run_with_its_name() {
     assert!(began.elapsed() < LIMIT, "it does not go on for its whole duration");
     let error = result.expect_err("the interface is gone");
     assert!(error.is_late() && matches!(&error, TrafficError::Dead { interface, .. } if interface == "r"), "{error}");
+}
+
+#[test]
+fn a_port_is_closed_and_opened_again_fifty_times_in_one_process_and_gives_every_chunk_back() {
+    if !privileged("reopen") {
+        return;
+    }
+    let row = Row::new("reopen", 2);
+    let reopened = || {
+        let (memory, mut pool) = Memory::new(1024, 2048).unwrap();
+        let options = XdpOptions { mode: XdpMode::Native, fill: 256, complete_checksums: false };
+        for round in 0..50 {
+            let options = XdpOptions { mode: [XdpMode::Native, XdpMode::Generic][round % 2], ..options };
+            let device = Device::query("r").unwrap();
+            let mut port = XdpPort::open(&memory, device, &options).unwrap_or_else(|e| panic!("round {round}: {e}"));
+            port.start(&mut pool);
+            assert_eq!((port.held(), pool.free_count()), (256, 768));
+            port.stop(&mut pool);
+            port.close().restore(&mut pool);
+            assert_eq!(pool.free_count(), 1024);
+        }
+    };
+    row.first().run_in(reopened).unwrap();
 }

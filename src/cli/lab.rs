@@ -5,7 +5,7 @@ use clap::{ArgGroup, Args, Subcommand};
 
 use crate::config::Selector;
 use crate::lab::{self, DEFAULT_NAME, LabError, LabName, UpOptions};
-use crate::runtime::{self, RuntimeConfig, SwitchInstance};
+use crate::runtime::{self, RuntimeConfig, Source, SwitchInstance};
 use crate::topo::{DEFAULT_SEED, Fabric, FabricOptions, Shape};
 use crate::units::BitRate;
 
@@ -217,7 +217,11 @@ fn status(args: &StatusArgs) -> Outcome {
 pub(super) fn serve(args: ServeArgs) -> Outcome {
     start_logging();
     lab::serve(&args.state, |job, ready| {
-        let instance = |(config, netns)| SwitchInstance { config, netns: Some(netns) };
+        let instance = |(config, netns, path)| SwitchInstance {
+            config,
+            netns: Some(netns),
+            source: Some(Source { path, mode: None }),
+        };
         let switches = job.switches.into_iter().map(instance).collect();
         runtime::run(RuntimeConfig { switches, workers: job.workers, poll: job.poll }, ready)
     })?;

@@ -1,6 +1,8 @@
 //! The command line: the only place that prints. Exit codes: 0 done, 1 failed, 2 misuse (a wrong
 //! argument, configuration or environment; nothing was changed).
 
+/// `weft reload` and `weft port`
+mod change;
 /// `weft lab`
 mod lab;
 /// `weft run` and `weft check`
@@ -9,6 +11,8 @@ mod run;
 mod show;
 /// `weft gen`, `weft sink` and `weft bench`
 mod traffic;
+/// Which running switch a command means
+mod which;
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -37,6 +41,11 @@ enum Command {
     Lab(lab::LabCommand),
     /// Live state of a running switch
     Show(show::ShowArgs),
+    /// Make a running switch what its file now says, whole or not at all; SIGHUP does the same
+    Reload(change::ReloadArgs),
+    /// Change the ports of a running switch
+    #[command(subcommand)]
+    Port(change::PortCommand),
     /// Send UDP frames with sequence numbers and times, for `weft sink` to measure
     Gen(traffic::GenArgs),
     /// Receive and measure what `weft gen` sends: loss, order, copies, rate and delay
@@ -91,6 +100,8 @@ pub fn main() -> ExitCode {
         Command::Check(args) => run::check(args),
         Command::Lab(command) => lab::lab(command),
         Command::Show(args) => show::show(args),
+        Command::Reload(args) => change::reload(&args),
+        Command::Port(command) => change::port(command),
         Command::Gen(args) => traffic::generate_frames(args),
         Command::Sink(args) => traffic::measure(args),
         Command::Bench(command) => traffic::bench(command),

@@ -6,7 +6,7 @@ use tracing::info;
 
 use crate::config::{PollMode, SwitchConfig};
 use crate::id::XdpMode;
-use crate::runtime::{self, RuntimeConfig, RuntimeError, SwitchInstance};
+use crate::runtime::{self, RuntimeConfig, RuntimeError, Source, SwitchInstance};
 
 use super::{Failure, Outcome, print, start_logging};
 
@@ -32,11 +32,20 @@ pub(super) struct CheckArgs {
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
-enum Mode {
+pub(super) enum Mode {
     /// In the driver
     Native,
     /// After the kernel made a socket buffer: any driver, slower
     Generic,
+}
+
+impl From<Mode> for XdpMode {
+    fn from(mode: Mode) -> XdpMode {
+        match mode {
+            Mode::Native => XdpMode::Native,
+            Mode::Generic => XdpMode::Generic,
+        }
+    }
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -57,17 +66,11 @@ impl From<Poll> for PollMode {
 }
 
 pub(super) fn run(args: RunArgs) -> Outcome {
-    let mut config = SwitchConfig::load(&args.config).map_err(Failure::misuse)?;
-    if let Some(mode) = args.mode {
-        let mode = match mode {
-            Mode::Native => XdpMode::Native,
-            Mode::Generic => XdpMode::Generic,
-        };
-        config.ports.iter_mut().for_each(|p| p.mode = mode);
-    }
+    let source = Source { path: args.config, mode: args.mode.map(XdpMode::from) };
+    let config = source.load().map_err(Failure::misuse)?;
     start_logging();
     let (name, control) = (config.name.clone(), config.runtime.control.clone());
-    let switches = vec![SwitchInstance { config, netns: None }];
+    let switches = vec![SwitchInstance { config, netns: None, source: Some(source) }];
     let runtime = RuntimeConfig { switches, workers: 1, poll: args.poll.map(PollMode::from) };
     let forwarded = Cell::new(false);
     runtime::run(runtime, || {
@@ -104,6 +107,6 @@ mod tests {
         let system = || RuntimeError::System { what: "epoll_wait", cause: io::ErrorKind::InvalidInput.into() };
         assert_eq!(runtime_failure(system(), false).code, 2);
         assert_eq!(runtime_failure(system(), true).code, 1);
-        assert_eq!(runtime_failure(RuntimeError::Panicked(0), false).code, 1);
+        assert_eq!(runtime_failure(RuntimeError::Panicked("worker 0".into()), false).code, 1);
     }
 }

@@ -1,6 +1,4 @@
-use std::fs;
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -8,32 +6,21 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::control::{Request, Show};
-use crate::lab::{DEFAULT_NAME, LabName};
 use crate::runtime::report::{Body, DropMap, Report};
-use crate::runtime::{self};
 
+use super::which::{Which, ask};
 use super::{Failure, Outcome, print};
-
-/// Where switches keep their control sockets.
-const SOCKETS: &str = "/run/weft";
 
 #[derive(Args, Debug)]
 pub(super) struct ShowArgs {
     /// What to show: ports, queues, drops, workers, umem, paths or neighbours
     what: Show,
-    /// The switch, by name: one of a lab, or one started by `weft run`
-    #[arg(long, conflicts_with = "socket")]
-    switch: Option<String>,
-    /// The switch, by its control socket
-    #[arg(long)]
-    socket: Option<PathBuf>,
+    #[command(flatten)]
+    which: Which,
     /// Every switch of the running lab, one after another; without such a lab, every switch that
     /// `weft run` started (with --json: an array)
     #[arg(long, conflicts_with_all = ["switch", "socket"])]
     all: bool,
-    /// The lab that the switch is of
-    #[arg(long, default_value = DEFAULT_NAME)]
-    name: LabName,
     /// Machine-readable: one line of JSON
     #[arg(long)]
     json: bool,
@@ -43,11 +30,11 @@ pub(super) struct ShowArgs {
 }
 
 pub(super) fn show(args: ShowArgs) -> Outcome {
-    let sockets = sockets(&args)?;
+    let sockets = args.which.sockets(args.all)?;
     loop {
         let mut reports = Vec::new();
         for socket in &sockets {
-            reports.push(ask(socket, args.what)?);
+            reports.push(ask(socket, &Request::Show(args.what))?);
         }
         if args.watch.is_some() && io::stdout().is_terminal() && !args.json {
             print("\x1b[H\x1b[2J")?;
@@ -68,54 +55,6 @@ pub(super) fn show(args: ShowArgs) -> Outcome {
             None => return Ok(()),
         }
     }
-}
-
-/// The sockets that the arguments mean.
-fn sockets(args: &ShowArgs) -> Result<Vec<PathBuf>, Failure> {
-    if let Some(socket) = &args.socket {
-        return Ok(vec![socket.clone()]);
-    }
-    if let Some(name) = &args.switch {
-        let candidates = [args.name.socket(name), Path::new(SOCKETS).join(format!("{name}.sock"))];
-        if let Some(found) = candidates.into_iter().find(|p| p.exists()) {
-            return Ok(vec![found]);
-        }
-    }
-    let lab = args.name.state_dir();
-    let running = in_scope(args.name.is_running().then_some(&lab), Path::new(SOCKETS));
-    let names: Vec<_> = running.iter().filter_map(|p| p.file_stem()?.to_str()).collect();
-    match (&args.switch, running.len()) {
-        (_, 0) => Err(Failure::misuse("no switch is running: start one with `weft run` or `weft lab up`")),
-        (Some(name), _) => {
-            Err(Failure::misuse(format!("no switch `{name}` is running; there are: {}", names.join(" "))))
-        }
-        (None, n) if n > 1 && !args.all => {
-            Err(Failure::misuse(format!("name one with --switch, or say --all; there are: {}", names.join(" "))))
-        }
-        (None, _) => Ok(running),
-    }
-}
-
-/// The sockets of the running lab whose directory is `lab`, and of no switch beside it; without one,
-/// those in `others`. Sorted.
-fn in_scope(lab: Option<&PathBuf>, others: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(lab.map_or(others, PathBuf::as_path)).into_iter().flatten();
-    let mut sockets: Vec<_> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
-    sockets.retain(|path| path.extension().is_some_and(|e| e == "sock"));
-    sockets.sort();
-    sockets
-}
-
-fn ask(socket: &Path, what: Show) -> Result<String, Failure> {
-    let answer = runtime::query(socket, Request::Show(what)).map_err(|e| {
-        let remedy = match e.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => "; no switch is running there",
-            io::ErrorKind::PermissionDenied => "; ask as the user who runs the switch",
-            _ => "",
-        };
-        Failure::failed(format!("{}: {e}{remedy}", socket.display()))
-    })?;
-    Ok(answer.trim_end().to_string())
 }
 
 /// A table without lines; columns from `right` on are aligned to the right.
@@ -139,9 +78,11 @@ fn or_dash<T: ToString>(value: Option<T>) -> String {
 }
 
 /// What a person reads.
-fn text(report: &Report, titled: bool) -> String {
+pub(super) fn text(report: &Report, titled: bool) -> String {
     let body = match &report.body {
-        Body::Ports { ports, total } => {
+        Body::Changed { changed } if changed.is_empty() => "nothing to change".into(),
+        Body::Changed { changed } => changed.join("\n"),
+        Body::Ports { ports, total, .. } => {
             let row = |p: &crate::runtime::report::PortReport| {
                 let mut drops = p.ingress_drops.clone();
                 for (reason, n) in &p.egress_drops {
@@ -249,23 +190,5 @@ fn text(report: &Report, titled: bool) -> String {
     match titled {
         true => format!("{} ({}, {})\n{body}\n", report.switch, report.role, report.selector),
         false => body,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_running_lab_is_shown_alone_and_without_one_the_others_are() {
-        let root = tempfile::tempdir().unwrap();
-        let lab = root.path().join("lab");
-        fs::create_dir(&lab).unwrap();
-        for name in ["lab/tor1.sock", "lab/tor0.sock", "lab/tor0.sock.lock", "lab/tor0.toml", "alone.sock"] {
-            fs::write(root.path().join(name), "").unwrap();
-        }
-        assert_eq!(in_scope(Some(&lab), root.path()), [lab.join("tor0.sock"), lab.join("tor1.sock")]);
-        assert_eq!(in_scope(None, root.path()), [root.path().join("alone.sock")]);
-        assert_eq!(in_scope(None, &root.path().join("no-such")), Vec::<PathBuf>::new());
     }
 }

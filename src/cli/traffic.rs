@@ -3,11 +3,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::id::XdpMode;
 use crate::traffic::TrafficError;
 use crate::traffic::generate::{GenOptions, GenReport, generate};
 use crate::traffic::meter::Latency;
@@ -18,24 +17,8 @@ use crate::traffic::sink::{SinkOptions, SinkReport, sink};
 use crate::units::BitRate;
 use crate::wire::MacAddr;
 
+use super::run::Mode;
 use super::{Failure, Outcome, print};
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Mode {
-    /// In the driver, before the kernel makes a socket buffer
-    Native,
-    /// After it has: slower, but works with every driver
-    Generic,
-}
-
-impl From<Mode> for XdpMode {
-    fn from(mode: Mode) -> XdpMode {
-        match mode {
-            Mode::Native => XdpMode::Native,
-            Mode::Generic => XdpMode::Generic,
-        }
-    }
-}
 
 /// Seconds, also fractions of one.
 fn seconds(text: &str) -> Result<Duration, String> {

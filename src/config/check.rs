@@ -226,11 +226,7 @@ fn check_port(role: Role, ipv6: bool, port: &PortConfig, note: &mut dyn FnMut(&'
         note("rate", format!("rate {} {reason}", port.rate));
     }
     match port.mtu {
-        Some(mtu) if mtu > *MTU.end() => note(
-            "mtu",
-            format!("mtu {mtu} needs frames larger than the 4 KiB of this version: write at most {}", MTU.end()),
-        ),
-        Some(mtu) if mtu < *MTU.start() => note("mtu", out_of_range("mtu", mtu, MTU)),
+        Some(mtu) if !MTU.contains(&mtu) => note("mtu", out_of_range("mtu", mtu, MTU)),
         Some(mtu) if ipv6 && mtu < MIN_IPV6_MTU => note(
             "mtu",
             format!(

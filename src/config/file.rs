@@ -130,6 +130,7 @@ struct FilePort {
     rate: Option<Text>,
     mtu: Option<Int>,
     mode: Option<XdpMode>,
+    enabled: Option<bool>,
     peer_mac: Option<Text>,
 }
 
@@ -286,6 +287,7 @@ fn read_port(i: usize, file: FilePort, found: &mut Found) -> PortConfig {
         rate: reader.text("rate", file.rate, BitRate::from_str).unwrap_or_default(),
         mtu: reader.int("mtu", file.mtu, MTU),
         mode: file.mode.unwrap_or_default(),
+        enabled: file.enabled.unwrap_or(true),
         peer_mac: reader.text("peer_mac", file.peer_mac, MacAddr::from_str),
         interface: reader.need("interface", file.interface, String::new(), "\"eth0\""),
     }
@@ -364,6 +366,7 @@ fn write_port(port: &PortConfig) -> FilePort {
         rate: (port.rate != BitRate(0)).then(|| Text(port.rate.to_string())),
         mtu: port.mtu.map(|m| Int(m.into())),
         mode: Some(port.mode),
+        enabled: Some(port.enabled),
         peer_mac: port.peer_mac.map(|m| Text(m.to_string())),
     }
 }

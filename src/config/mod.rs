@@ -8,6 +8,9 @@
 
 /// The rules between values.
 mod check;
+/// What leads from one configuration of a running switch to another.
+pub mod diff;
+mod edit;
 /// What is wrong, where it stands and how to mend it.
 mod error;
 /// The shape of the file and both ways between it and [`SwitchConfig`].
@@ -44,8 +47,8 @@ pub const MAX_SWITCH_NAME: usize = 64;
 /// Longest socket path in bytes: `sun_path` (108, unix(7)) less the closing zero.
 pub const MAX_SOCKET_PATH: usize = 107;
 /// Possible MTUs in bytes of L3. Below: the least datagram an IPv4 host must take (RFC 791 section
-/// 3.1). Above: what fits a 4 KiB frame of an XDP program without multi-buffer support.
-pub const MTU: RangeInclusive<u16> = 576..=3506;
+/// 3.1). Above: the jumbo frames that switches of the field take.
+pub const MTU: RangeInclusive<u16> = 576..=9216;
 /// Smallest MTU of a link that carries IPv6 (RFC 8200 section 5).
 pub const MIN_IPV6_MTU: u16 = 1280;
 /// Possible port rates other than 0. Below: a number that lost its unit. Above: no such link.
@@ -183,6 +186,8 @@ pub struct PortConfig {
     pub mtu: Option<u16>,
     /// Where the XDP program hooks in.
     pub mode: XdpMode,
+    /// Whether it is in service; a port that is not keeps its interface, but takes and sends nothing.
+    pub enabled: bool,
     /// Destination MAC on this fabric link; `None` means [`FABRIC_MAC`]. Never on a host port.
     pub peer_mac: Option<MacAddr>,
 }

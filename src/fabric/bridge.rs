@@ -125,6 +125,13 @@ impl Bridge {
         (now.since(station.seen) < AGEING).then_some(station.port)
     }
 
+    /// Replaces the host ports; stations behind others are forgotten.
+    pub fn set_ports(&mut self, ports: PortMask) {
+        self.ports = ports;
+        self.last = NOBODY;
+        self.retain(|s| ports.contains(s.port));
+    }
+
     /// Live host ports.
     pub fn ports(&self) -> PortMask {
         self.ports.and(self.live)

@@ -1,6 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::counters::DropReason;
 use crate::frame::Frame;
@@ -10,6 +10,7 @@ use crate::time::{Instant, earliest};
 use crate::wire::{L3, MacAddr, ethernet, ipv4, ipv6};
 
 use super::bridge::{self, Bridge};
+use super::change::{Forwarding, broadcast};
 use super::fib::{Fib, NextHop};
 use super::hooks::SchemeIngress;
 use super::martian::{martian_v4, martian_v6};
@@ -39,16 +40,8 @@ pub struct FabricConfig {
     pub fabric_mac: MacAddr,
     /// The ports, by [`PortId`].
     pub ports: Vec<FabricPort>,
-    /// Gateway address and prefix of the segment of host ports.
-    pub segment_v4: Option<Ipv4Net>,
-    /// The same for IPv6.
-    pub segment_v6: Option<Ipv6Net>,
-    /// Source of ICMP errors where there is no segment address; answers ping.
-    pub router_v4: Option<Ipv4Addr>,
-    /// The same for IPv6.
-    pub router_v6: Option<Ipv6Addr>,
-    /// Prefixes and the ports that lead to them.
-    pub routes: Vec<(IpNet, PortMask)>,
+    /// Addresses and routes.
+    pub forwarding: Forwarding,
     /// Seed of the flow hash and of all tables.
     pub seed: u64,
 }
@@ -71,6 +64,10 @@ pub(super) struct Own<A> {
 }
 
 impl<A: PartialEq + Copy> Own<A> {
+    pub(super) fn new(segment: Option<A>, router: Option<A>) -> Self {
+        Own { segment, router }
+    }
+
     #[inline]
     fn has(&self, address: A) -> bool {
         self.segment == Some(address) || self.router == Some(address)
@@ -82,19 +79,33 @@ impl<A: PartialEq + Copy> Own<A> {
     }
 }
 
+/// The limit on copies of flooded frames of one port.
+pub(super) fn storm() -> RateLimit {
+    RateLimit::new(STORM_RATE, STORM_BURST)
+}
+
+/// The limit on ICMP errors about one port's packets.
+pub(super) fn port_errors() -> RateLimit {
+    RateLimit::new(ERROR_RATE, ERROR_BURST)
+}
+
 /// The ingress stage: bridging on the segment of host ports, routing between it and the fabric.
 #[derive(Debug)]
 pub struct FabricIngress<S> {
     pub(super) scheme: S,
+    pub(super) seed: u64,
     pub(super) hash: FlowHash,
     pub(super) mac: MacAddr,
     pub(super) fabric_mac: MacAddr,
     pub(super) ports: Vec<FabricPort>,
+    /// Those of the segment.
+    pub(super) hosts: PortMask,
+    live: PortMask,
     pub(super) own_v4: Own<Ipv4Addr>,
     pub(super) own_v6: Own<Ipv6Addr>,
     pub(super) segment_v4: Option<Ipv4Net>,
     pub(super) segment_v6: Option<Ipv6Net>,
-    /// The segment's directed broadcast address, if its prefix leaves one (RFC 3021).
+    /// [`broadcast`] of the segment.
     pub(super) broadcast_v4: Option<Ipv4Addr>,
     pub(super) fib: Fib,
     pub(super) bridge: Bridge,
@@ -108,43 +119,44 @@ pub struct FabricIngress<S> {
 impl<S: SchemeIngress> FabricIngress<S> {
     /// Forwarding by `config`, choosing among ports by `scheme`.
     pub fn new(config: FabricConfig, scheme: S) -> Self {
-        let mut fib = Fib::new(config.seed);
-        for (prefix, ports) in &config.routes {
-            fib.set_route(*prefix, *ports);
-        }
-        if let Some(net) = config.segment_v4 {
-            fib.set_connected(IpNet::V4(net.trunc()));
-        }
-        if let Some(net) = config.segment_v6 {
-            fib.set_connected(IpNet::V6(net.trunc()));
-        }
+        let forwarding = &config.forwarding;
+        let (v4, v6) = (forwarding.segment_v4, forwarding.segment_v6);
         let ids = (0..config.ports.len()).map(|i| PortId(i as u8));
         let hosts: PortMask = ids.filter(|p| config.ports[p.index()].kind == PortKind::Host).collect();
         FabricIngress {
             scheme,
+            seed: config.seed,
             hash: FlowHash::new(config.seed),
             mac: config.mac,
             fabric_mac: config.fabric_mac,
-            own_v4: Own { segment: config.segment_v4.map(|n| n.addr()), router: config.router_v4 },
-            own_v6: Own { segment: config.segment_v6.map(|n| n.addr()), router: config.router_v6 },
-            segment_v4: config.segment_v4,
-            segment_v6: config.segment_v6,
-            broadcast_v4: config.segment_v4.filter(|n| n.prefix_len() < 31).map(|n| n.broadcast()),
-            fib,
+            own_v4: Own::new(v4.map(|n| n.addr()), forwarding.router_v4),
+            own_v6: Own::new(v6.map(|n| n.addr()), forwarding.router_v6),
+            segment_v4: v4,
+            segment_v6: v6,
+            broadcast_v4: broadcast(v4),
+            fib: forwarding.fib(config.seed),
+            hosts,
+            live: PortMask(u64::MAX),
             bridge: Bridge::new(hosts, config.seed),
             neighbours: Neighbours::new(config.seed),
-            storm: vec![RateLimit::new(STORM_RATE, STORM_BURST); config.ports.len()],
+            storm: vec![storm(); config.ports.len()],
             icmp_errors: RateLimit::default(),
-            port_errors: vec![RateLimit::new(ERROR_RATE, ERROR_BURST); config.ports.len()],
+            port_errors: vec![port_errors(); config.ports.len()],
             ports: config.ports,
         }
     }
 
     /// Ports that carry traffic now; the others leave every group and the segment at once.
     pub fn set_live(&mut self, live: PortMask) {
+        self.live = live;
         self.fib.set_live(live);
         self.bridge.set_live(live);
         self.neighbours.set_live(live);
+    }
+
+    /// Ports that carry traffic now.
+    pub fn live(&self) -> PortMask {
+        self.live
     }
 
     /// The routes, for showing.
@@ -443,9 +455,9 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
         self.neighbours.parked(port)
     }
 
-    fn release_all(&mut self, outbox: &mut Outbox) {
-        for (frame, meta) in self.neighbours.take_parked() {
-            outbox.release(frame, meta, Action::Drop(DropReason::Shutdown));
+    fn release(&mut self, ports: PortMask, reason: DropReason, outbox: &mut Outbox) {
+        for (frame, meta) in self.neighbours.take_parked(ports) {
+            outbox.release(frame, meta, Action::Drop(reason));
         }
     }
 }

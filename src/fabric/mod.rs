@@ -9,6 +9,7 @@
 
 /// The learning bridge of a ToR's host ports.
 pub mod bridge;
+pub mod change;
 /// The egress stage.
 pub mod egress;
 /// Routes.
@@ -26,6 +27,7 @@ use std::marker::PhantomData;
 
 use crate::pisa::Program;
 
+pub use change::Forwarding;
 pub use egress::FabricEgress;
 pub use hooks::{Scheme, SchemeEgress, SchemeIngress};
 pub use ingress::{FabricConfig, FabricIngress, FabricPort};

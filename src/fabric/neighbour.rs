@@ -154,15 +154,15 @@ impl<K: ExactKey> Cache<K> {
         let at = n.port.index();
         if (self.table.len() == CAPACITY || self.known[at] >= quota) && now >= self.next_sweep {
             self.next_sweep = now + SWEEP;
-            self.retain(|n| now.since(n.confirmed) < 4 * REACHABLE);
+            self.retain(|_, n| now.since(n.confirmed) < 4 * REACHABLE);
         }
         if self.known[at] < quota && self.table.insert(key, n).is_ok() {
             self.known[at] += 1;
         }
     }
 
-    fn retain(&mut self, keep: impl Fn(&Neighbour) -> bool) {
-        self.table.retain(|_, n| keep(n));
+    fn retain(&mut self, keep: impl Fn(&K, &Neighbour) -> bool) {
+        self.table.retain(|key, n| keep(key, n));
         self.known = [0; MAX_PORTS];
         for (_, n) in self.table.iter() {
             self.known[n.port.index()] += 1;
@@ -317,15 +317,25 @@ impl Neighbours {
         self.pending.iter().flat_map(|p| &p.parked).filter(|(_, m)| m.ingress_port == port).count()
     }
 
-    /// Every packet that waits; nothing is pending after it.
-    pub fn take_parked(&mut self) -> Vec<(Frame, Meta)> {
-        self.pending.drain(..).flat_map(|p| p.parked).collect()
+    /// Every packet that waits and came in by one of `ports`. Nothing is asked any more for whose sake
+    /// nothing waits.
+    pub fn take_parked(&mut self, ports: PortMask) -> Vec<(Frame, Meta)> {
+        let ours = |(_, meta): &mut (Frame, Meta)| ports.contains(meta.ingress_port);
+        let taken = self.pending.iter_mut().flat_map(|p| p.parked.extract_if(.., ours)).collect();
+        self.pending.retain(|p| !p.parked.is_empty());
+        taken
+    }
+
+    /// Forgets neighbours whose address `is_on_segment` does not know any more.
+    pub fn retain(&mut self, is_on_segment: impl Fn(IpAddr) -> bool) {
+        self.v4.retain(|k, _| is_on_segment(IpAddr::V4((*k).into())));
+        self.v6.retain(|k, _| is_on_segment(IpAddr::V6((*k).into())));
     }
 
     /// Forgets neighbours behind ports that are not in `live`.
     pub fn set_live(&mut self, live: PortMask) {
-        self.v4.retain(|n| live.contains(n.port));
-        self.v6.retain(|n| live.contains(n.port));
+        self.v4.retain(|_, n| live.contains(n.port));
+        self.v6.retain(|_, n| live.contains(n.port));
     }
 
     /// Every neighbour, by address.

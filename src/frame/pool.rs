@@ -85,8 +85,9 @@ pub struct Frame {
 unsafe impl Send for Frame {}
 
 impl Frame {
-    /// The chunk's number in its pool, giving up the frame. The caller (a port that hands the chunk
-    /// to the kernel) must bring it back through [`Pool::adopt`] or [`Pool::free_index`].
+    /// The chunk's number in its pool, giving up the frame, which is not in a large buffer. The caller
+    /// (a port that hands the chunk to the kernel) must bring it back through [`Pool::adopt`] or
+    /// [`Pool::free_index`].
     #[inline]
     pub fn into_index(self) -> u32 {
         ManuallyDrop::new(self).index
@@ -194,19 +195,30 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// The frames of one worker: a region and the list of its free chunks.
+/// The frames of one worker: a region cut into chunks, large buffers for frames that do not fit one,
+/// and the lists of those that are free.
+///
+/// Chunks are numbered from 0, large buffers on from there. A large buffer is plain memory that no
+/// kernel knows: a port that takes or sends a frame in several chunks copies it from or to them, so
+/// that the pipeline sees every frame in one piece.
 ///
 /// Invariant: every chunk is in the free list, owned by one [`Frame`], or with a port
-/// ([`Frame::into_index`]); `free() + out() = chunks()`.
+/// ([`Frame::into_index`]); `free_count() + out_count() = chunks()`. The same holds for large
+/// buffers, but that no port keeps one.
 pub struct Pool {
-    // Option only so that `drop` can leak it.
+    // Options only so that `drop` can leak them.
     region: Option<Box<dyn Region>>,
+    large_region: Option<Heap>,
     base: NonNull<u8>,
     stride: usize,
     capacity: u16,
     chunks: u32,
     free: Vec<u32>,
-    /// One bit a chunk: set while it is out. Debug builds refuse a double free by it.
+    large_base: NonNull<u8>,
+    large_size: u16,
+    large: u32,
+    large_free: Vec<u32>,
+    /// One flag a chunk or large buffer: set while it is out. Debug builds refuse a double free by it.
     #[cfg(debug_assertions)]
     out: Vec<bool>,
 }
@@ -215,28 +227,47 @@ pub struct Pool {
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// A pool over `region` with every chunk free.
+    /// A pool over `region` with every chunk free, and no large buffers.
     ///
     /// # Panics
-    /// If the region has more than `u32::MAX` chunks or a capacity over 65,535 bytes.
+    /// As [`Pool::with_large`].
     pub fn new(region: Box<dyn Region>) -> Self {
-        let chunks = u32::try_from(region.chunks()).expect("at most 2^32 chunks");
-        let capacity = u16::try_from(region.capacity()).expect("chunks below 64 KiB");
+        Pool::with_large(region, 0, 0)
+    }
+
+    /// A pool over `region`, and `large` buffers of `large_size` bytes beside it.
+    ///
+    /// # Panics
+    /// With more than `u32::MAX` chunks and buffers together, or a capacity over 65,535 bytes.
+    pub fn with_large(region: Box<dyn Region>, large: usize, large_size: usize) -> Self {
+        let all = u32::try_from(region.chunks() + large).expect("at most 2^32 chunks");
+        let chunks = all - large as u32;
+        let heap = Heap::new(large, large_size);
         Pool {
             base: region.base(),
             stride: region.stride(),
-            capacity,
+            capacity: u16::try_from(region.capacity()).expect("chunks below 64 KiB"),
             chunks,
             free: (0..chunks).rev().collect(),
+            large_base: heap.base,
+            large_size: u16::try_from(large_size).expect("buffers below 64 KiB"),
+            large: large as u32,
+            large_free: (chunks..all).rev().collect(),
             #[cfg(debug_assertions)]
-            out: vec![false; chunks as usize],
+            out: vec![false; all as usize],
             region: Some(region),
+            large_region: Some(heap),
         }
     }
 
     /// A pool of `chunks` chunks of `size` bytes on the heap.
     pub fn heap(chunks: usize, size: usize) -> Self {
         Pool::new(Box::new(Heap::new(chunks, size)))
+    }
+
+    /// A pool of chunks as of [`Pool::heap`] and `large` buffers of `large_size` bytes.
+    pub fn heap_with_large(chunks: usize, size: usize, large: usize, large_size: usize) -> Self {
+        Pool::with_large(Box::new(Heap::new(chunks, size)), large, large_size)
     }
 
     /// Chunks in all.
@@ -256,10 +287,26 @@ impl Pool {
         self.chunks() - self.free.len()
     }
 
-    /// Bytes a frame of this pool can hold.
+    /// Bytes a frame in one chunk can hold.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.capacity as usize
+    }
+
+    /// Large buffers in all.
+    pub fn large(&self) -> usize {
+        self.large as usize
+    }
+
+    /// Large buffers that are free.
+    pub fn large_free_count(&self) -> usize {
+        self.large_free.len()
+    }
+
+    /// Whether `frame` is in a large buffer.
+    #[inline]
+    pub fn is_large(&self, frame: &Frame) -> bool {
+        frame.index >= self.chunks
     }
 
     #[inline]
@@ -269,6 +316,19 @@ impl Pool {
         Frame { data, index, len, capacity: self.capacity }
     }
 
+    /// An empty frame in a large buffer, or `None` when all are out.
+    pub fn alloc_large(&mut self) -> Option<Frame> {
+        let index = self.large_free.pop()?;
+        #[cfg(debug_assertions)]
+        {
+            self.out[index as usize] = true;
+        }
+        let at = (index - self.chunks) as usize * self.large_size as usize;
+        // SAFETY: the number comes from the list of large buffers, so the offset stays inside them.
+        let data = unsafe { self.large_base.add(at) };
+        Some(Frame { data, index, len: 0, capacity: self.large_size })
+    }
+
     /// An empty frame, or `None` when all are out.
     #[inline]
     pub fn alloc(&mut self) -> Option<Frame> {
@@ -276,12 +336,14 @@ impl Pool {
         Some(self.frame(index, 0))
     }
 
-    /// A frame holding `bytes`; `None` when all frames are out or `bytes` do not fit.
+    /// A frame holding `bytes`, in a large buffer if a chunk is too small; `None` when all are out or
+    /// `bytes` do not fit.
     pub fn alloc_with(&mut self, bytes: &[u8]) -> Option<Frame> {
-        if bytes.len() > self.capacity() {
-            return None;
-        }
-        let mut frame = self.alloc()?;
+        let mut frame = match bytes.len() {
+            len if len <= self.capacity() => self.alloc()?,
+            len if len <= self.large_size as usize => self.alloc_large()?,
+            _ => return None,
+        };
         let fits = frame.fill(bytes);
         debug_assert!(fits);
         Some(frame)
@@ -293,10 +355,26 @@ impl Pool {
     /// If the frame is of another pool.
     #[inline]
     pub fn free(&mut self, frame: Frame) {
+        if self.is_large(&frame) {
+            return self.free_large(frame);
+        }
         let offset = (frame.data.as_ptr() as usize).wrapping_sub(self.base.as_ptr() as usize);
         assert!(offset == frame.index as usize * self.stride, "frame {} is of another pool", frame.index);
         // SAFETY: the frame was the chunk's only owner and ends here.
         unsafe { self.free_index(frame.into_index()) }
+    }
+
+    #[cold]
+    fn free_large(&mut self, frame: Frame) {
+        let at = (frame.index - self.chunks) as usize * self.large_size as usize;
+        let offset = (frame.data.as_ptr() as usize).wrapping_sub(self.large_base.as_ptr() as usize);
+        assert!(frame.index < self.chunks + self.large && offset == at, "frame {} is of another pool", frame.index);
+        let index = frame.into_index();
+        #[cfg(debug_assertions)]
+        {
+            assert!(std::mem::replace(&mut self.out[index as usize], false), "buffer {index} freed twice");
+        }
+        self.large_free.push(index);
     }
 
     /// Takes a free chunk out without making it a frame: for a port that lends it to the kernel.
@@ -347,6 +425,9 @@ impl Drop for Pool {
         // Frames may outlive the pool in a panic: then the memory must outlive it too.
         if self.out_count() > 0 {
             std::mem::forget(self.region.take());
+        }
+        if self.large_free.len() < self.large as usize {
+            std::mem::forget(self.large_region.take());
         }
     }
 }

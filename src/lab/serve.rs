@@ -16,8 +16,9 @@ use crate::config::{PollMode, SwitchConfig};
 /// What the runtime is to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServeJob {
-    /// Every switch with the path of the network namespace its interfaces are in.
-    pub switches: Vec<(SwitchConfig, PathBuf)>,
+    /// Every switch with the path of the network namespace its interfaces are in, and of the file that
+    /// its configuration is from.
+    pub switches: Vec<(SwitchConfig, PathBuf, PathBuf)>,
     /// Worker threads, 0 = as the runtime chooses.
     pub workers: usize,
     /// How idle workers wait; `None` leaves it to each switch.
@@ -52,8 +53,9 @@ pub fn serve<E: std::error::Error>(
     let plan = Plan::read(state_dir)?;
     let mut switches = Vec::with_capacity(plan.switches.len());
     for switch in &plan.switches {
-        let config = SwitchConfig::load(&config_path(state_dir, &switch.name))?;
-        switches.push((config, Namespace::path(&name.namespace(&switch.name))));
+        let path = config_path(state_dir, &switch.name);
+        let config = SwitchConfig::load(&path)?;
+        switches.push((config, Namespace::path(&name.namespace(&switch.name)), path));
     }
     let job = ServeJob { switches, workers: plan.workers, poll: plan.poll };
     let ready = state_dir.join("ready");

@@ -1,5 +1,6 @@
+use crate::counters::DropReason;
 use crate::frame::{Frame, Pool};
-use crate::id::PortId;
+use crate::id::{PortId, PortMask};
 use crate::time::Instant;
 
 use super::{EgressVerdict, Meta, Outbox, Verdict};
@@ -45,8 +46,9 @@ pub trait Ingress {
     /// Frames held now on behalf of `port`.
     fn held(&self, port: PortId) -> usize;
 
-    /// Gives every held frame back to the outbox as dropped: the switch is shutting down.
-    fn release_all(&mut self, outbox: &mut Outbox);
+    /// Gives every held frame that came in by one of `ports` back to the outbox, to be dropped for
+    /// `reason`: they are going away.
+    fn release(&mut self, ports: PortMask, reason: DropReason, outbox: &mut Outbox);
 }
 
 /// The egress stage: after the queue, before the wire.

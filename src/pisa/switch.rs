@@ -37,6 +37,8 @@ pub struct Switch<P: Program> {
     /// Pass 1's results, empty between bursts.
     parsed: Box<[Option<Packet>]>,
     down: PortMask,
+    /// What ports counted that were removed.
+    removed: PortCounters,
 }
 
 impl<P: Program> Switch<P> {
@@ -55,10 +57,12 @@ impl<P: Program> Switch<P> {
             punted: VecDeque::with_capacity(PUNT_CAPACITY),
             parsed: (0..BURST).map(|_| None).collect(),
             down: PortMask::EMPTY,
+            removed: PortCounters::default(),
         }
     }
 
-    /// Takes every frame of `burst`, which came in by `port` at `now`, through ingress into queues.
+    /// Takes every frame of `burst`, which came in by `port` at `now`, through ingress into queues. A
+    /// port that is down receives nothing: its frames are dropped.
     ///
     /// # Panics
     /// If `port` is not one of this switch.
@@ -86,6 +90,11 @@ impl<P: Program> Switch<P> {
             }
         }
         drop(arrived);
+        if self.down.contains(port) {
+            for Packet { frame, .. } in parsed.iter_mut().filter_map(Option::take) {
+                self.drop_at_ingress(pool, port, frame, DropReason::PortDown);
+            }
+        }
         let counters = &mut self.counters[port.index()];
         counters.rx += frames as u64;
         counters.rx_bytes += bytes;
@@ -281,6 +290,36 @@ impl<P: Program> Switch<P> {
         self.tm.backlog()
     }
 
+    /// Gives the switch one more port, up, without counters: the number after the last, or that of one
+    /// that was removed. The program has to know it already.
+    ///
+    /// # Panics
+    /// If it is neither.
+    pub fn add_port(&mut self, port: PortId, limits: &PortLimits) {
+        assert!(port.index() < crate::id::MAX_PORTS && port.index() <= self.counters.len(), "port {port}");
+        match self.counters.get_mut(port.index()) {
+            Some(counters) => assert!(*counters == PortCounters::default(), "port {port} is in use"),
+            None => self.counters.push(PortCounters::default()),
+        }
+        self.tm.add_port(port, limits);
+        self.down = self.down.without(port);
+    }
+
+    /// Takes a port out of the switch: what waits at it, and what it brought and is held, is dropped. Its
+    /// counters are added to those of all removed ports; its number is free for [`Switch::add_port`].
+    pub fn remove_port(&mut self, now: Instant, port: PortId, pool: &mut Pool) {
+        self.set_port_up(port, false, pool);
+        self.ingress.release(PortMask::only(port), DropReason::PortDown, &mut self.outbox);
+        self.drain_outbox(now, pool);
+        let counters = std::mem::take(&mut self.counters[port.index()]);
+        self.removed.add(&counters);
+    }
+
+    /// Changes rate and queue limits of a port; what waits stays.
+    pub fn set_limits(&mut self, port: PortId, limits: &PortLimits) {
+        self.tm.set_limits(port, limits);
+    }
+
     /// Takes a port out of or back into service. What waits at a port that goes down is dropped.
     pub fn set_port_up(&mut self, port: PortId, up: bool, pool: &mut Pool) {
         if up {
@@ -310,7 +349,7 @@ impl<P: Program> Switch<P> {
 
     /// Drops everything that is queued, held or punted; the ledger still balances after it.
     pub fn drain(&mut self, now: Instant, pool: &mut Pool) {
-        self.ingress.release_all(&mut self.outbox);
+        self.ingress.release(PortMask(u64::MAX), DropReason::Shutdown, &mut self.outbox);
         self.drain_outbox(now, pool);
         for port in 0..self.counters.len() {
             self.purge(PortId(port as u8), pool, DropReason::Shutdown);
@@ -328,7 +367,7 @@ impl<P: Program> Switch<P> {
     /// Counters and queue lengths of all ports, at rest between bursts.
     pub fn ledger(&self) -> Ledger {
         let port = |i| (self.counters(PortId(i as u8)), self.tm.queued(PortId(i as u8)));
-        Ledger { ports: (0..self.counters.len()).map(port).collect() }
+        Ledger { ports: (0..self.counters.len()).map(port).collect(), removed: self.removed }
     }
 
     /// Number of ports.

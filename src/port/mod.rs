@@ -33,8 +33,30 @@ pub struct DeviceStats {
     pub tx_kicks: u64,
     /// Those that failed for a while: the link down, the receiver's ring full.
     pub tx_kick_errors: u64,
+    /// Frames lost because they fit no large buffer, or all of those were in use.
+    pub rx_no_buffer: u64,
+    /// Frames that were counted as sent, but never left: they were in the TX ring of an interface that
+    /// went away, or there were no chunks for a large one.
+    pub tx_unsent: u64,
     /// Partial L4 checksums completed.
     pub checksums_completed: u64,
+}
+
+impl DeviceStats {
+    /// Adds what an earlier attachment to the same interface counted.
+    pub fn add(&mut self, earlier: &DeviceStats) {
+        self.rx_dropped += earlier.rx_dropped;
+        self.rx_ring_full += earlier.rx_ring_full;
+        self.rx_fill_ring_empty += earlier.rx_fill_ring_empty;
+        self.rx_invalid_descs += earlier.rx_invalid_descs;
+        self.tx_invalid_descs += earlier.tx_invalid_descs;
+        self.tx_ring_empty += earlier.tx_ring_empty;
+        self.tx_kicks += earlier.tx_kicks;
+        self.tx_kick_errors += earlier.tx_kick_errors;
+        self.rx_no_buffer += earlier.rx_no_buffer;
+        self.tx_unsent += earlier.tx_unsent;
+        self.checksums_completed += earlier.checksums_completed;
+    }
 }
 
 /// One attachment of a switch to a wire.

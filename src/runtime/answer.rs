@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::control::{Request, Show};
+use crate::control::Show;
 use crate::counters::Drops;
 use crate::fabric::view::PathView;
 use crate::id::PortId;
 use crate::pisa::Queue;
-use crate::port::Port;
 
 use super::clock::now;
 use super::control::Ask;
@@ -16,18 +15,18 @@ use super::report::{
     Body, DropsReport, NeighbourReport, PathReport, PortReport, QueueReport, Report, StationReport, Totals, UmemReport,
     WorkerReport, drop_map,
 };
+use super::slot::PortSlot;
 use super::worker::{Running, Worker};
 
 impl Worker {
     /// The answer to one request.
     pub(super) fn report(&self, ask: &Ask) -> Report {
-        let Request::Show(show) = ask.request;
         let r = &self.switches[ask.switch];
         Report {
             switch: r.config.name.clone(),
             role: r.config.role,
             selector: r.config.selector.to_string(),
-            body: self.body(r, show),
+            body: self.body(r, ask.show),
         }
     }
 
@@ -35,19 +34,22 @@ impl Worker {
         let now = now();
         match show {
             Show::Ports => {
-                let ports: Vec<_> = (0..r.ports.len()).map(|i| r.port(PortId(i as u8))).collect();
-                let mut total = Totals::default();
-                for (counters, queued) in r.plane.ledger().ports {
-                    total.add(&counters, queued);
+                let ports: Vec<_> = r.slots().map(|(id, slot)| r.port(id, slot)).collect();
+                let ledger = r.plane.ledger();
+                let (mut removed, mut total) = (Totals::default(), Totals::default());
+                removed.add(&ledger.removed, 0);
+                for (counters, queued) in ledger.entries() {
+                    total.add(counters, queued);
                 }
-                Body::Ports { ports, total }
+                Body::Ports { ports, removed, total }
             }
             Show::Queues => Body::Queues { queues: r.queues() },
             Show::Drops => Body::Drops { drops: r.drops() },
             Show::Umem => Body::Umem { umem: r.umem() },
             Show::Paths => Body::Paths { paths: r.paths() },
             Show::Workers => {
-                let kicks = self.switches.iter().flat_map(|r| &r.ports).map(|s| s.port.stats().tx_kicks).sum();
+                let slots = self.switches.iter().flat_map(Running::slots);
+                let kicks = slots.map(|(_, slot)| slot.stats().tx_kicks).sum();
                 let worker = WorkerReport {
                     id: self.id,
                     core: self.core,
@@ -82,38 +84,49 @@ impl Worker {
 }
 
 impl Running {
-    /// Where the switch's chunks are.
+    /// The ports that there are.
+    fn slots(&self) -> impl Iterator<Item = (PortId, &PortSlot)> {
+        let slots = self.ports.iter().enumerate();
+        slots.filter_map(|(i, slot)| Some((PortId(i as u8), slot.as_ref()?)))
+    }
+
+    /// Where the switch's frame memory is.
     pub(super) fn umem(&self) -> UmemReport {
-        let held = self.ports.iter().map(|s| s.port.held()).sum();
-        let in_queues = self.plane.ledger().ports.iter().map(|(c, queued)| queued + c.held).sum::<u64>() as usize;
-        let (chunks, free) = (self.pool.chunks(), self.pool.free_count());
+        let pool = &self.pool;
+        let held = self.slots().map(|(_, slot)| slot.held()).sum::<usize>() + self.closing;
+        let in_queues = self.plane.ledger().entries().map(|(c, queued)| queued + c.held).sum::<u64>() as usize;
+        let (chunks, free, large, large_free) =
+            (pool.chunks(), pool.free_count(), pool.large(), pool.large_free_count());
         UmemReport {
             chunks,
-            capacity: self.pool.capacity(),
+            capacity: pool.capacity(),
             free,
+            large,
+            large_free,
             held,
             in_queues,
-            balanced: chunks == free + held + in_queues,
+            balanced: chunks + large == free + large_free + held + in_queues,
         }
     }
 
     fn name(&self, port: PortId) -> String {
-        self.config.ports[port.index()].interface.clone()
+        let slot = self.ports.get(port.index()).and_then(Option::as_ref);
+        slot.map_or_else(|| format!("#{port}"), |slot| slot.config.interface.clone())
     }
 
-    fn port(&self, id: PortId) -> PortReport {
-        let (config, slot) = (&self.config.ports[id.index()], &self.ports[id.index()]);
+    fn port(&self, id: PortId, slot: &PortSlot) -> PortReport {
+        let config = &slot.config;
         let c = self.plane.counters(id);
         PortReport {
             port: config.interface.clone(),
             id,
             kind: config.kind,
             state: if self.plane.is_port_up(id) { "up".into() } else { "down".into() },
-            reason: slot.dead.clone(),
-            mode: slot.port.mode(),
+            reason: slot.out_of_service().map(String::from),
+            mode: config.mode,
             rate: self.plane.queues().rate(id),
-            mtu: config.mtu.unwrap_or(slot.port.device().mtu as u16),
-            mac: slot.port.device().mac,
+            mtu: config.mtu.unwrap_or(slot.mtu()),
+            mac: slot.device.mac,
             rx: c.rx,
             rx_bytes: c.rx_bytes,
             tx: c.tx,
@@ -127,14 +140,13 @@ impl Running {
             drops: c.drops().total(),
             ingress_drops: drop_map(&c.ingress_drops),
             egress_drops: drop_map(&c.egress_drops),
-            device: slot.port.stats(),
+            device: slot.stats(),
         }
     }
 
     fn queues(&self) -> Vec<QueueReport> {
         let tm = self.plane.queues();
-        let ids = (0..self.ports.len()).map(|i| PortId(i as u8));
-        let all = ids.flat_map(|id| Queue::ALL.map(|queue| (id, queue)));
+        let all = self.slots().flat_map(|(id, _)| Queue::ALL.map(|queue| (id, queue)));
         let report = |(id, queue): (PortId, Queue)| {
             let d = tm.depth(id, queue);
             QueueReport {
@@ -155,11 +167,12 @@ impl Running {
     fn drops(&self) -> DropsReport {
         let mut all = Drops::default();
         let mut by_port = BTreeMap::new();
-        for i in 0..self.ports.len() {
-            let drops = self.plane.counters(PortId(i as u8)).drops();
+        all.add(&self.plane.ledger().removed.drops());
+        for (id, slot) in self.slots() {
+            let drops = self.plane.counters(id).drops();
             all.add(&drops);
             if drops.total() > 0 {
-                by_port.insert(self.name(PortId(i as u8)), drop_map(&drops));
+                by_port.insert(slot.config.interface.clone(), drop_map(&drops));
             }
         }
         DropsReport { total: all.total(), by_reason: drop_map(&all), by_port }

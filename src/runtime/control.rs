@@ -16,15 +16,19 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::control::{MAX_REQUEST, Refusal, Request, read_request};
+use crate::control::{Change, MAX_REQUEST, Refusal, Request, Show, read_request};
 
-use super::report::Report;
+use super::keeper::Notice;
+use super::report::{Body, Report};
 use super::wait::Waker;
+use super::worker::ToKeeper;
 
 /// All that one client may take, from its connection to the last byte of its answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long a worker may take to answer: far more than a burst.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a change may take: sockets are opened, and others may be before it.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections served at once; more wait in the listen queue.
 const MAX_CLIENTS: usize = 16;
 const STOP_CHECK: u16 = 100;
@@ -38,16 +42,19 @@ const ERROR_PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Ask {
     /// Index of the switch at its worker.
     pub switch: usize,
-    pub request: Request,
+    pub show: Show,
     pub answer: Sender<Report>,
 }
 
-/// How to reach the worker of one switch.
+/// How to reach the worker of one switch, and the keeper of its ports.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub switch: usize,
+    /// The switch's number among all of the runtime.
+    pub number: usize,
     pub asks: Sender<Ask>,
     pub waker: Waker,
+    pub keeper: ToKeeper,
 }
 
 /// The sockets of all switches of the process, served by one thread and short-lived ones for clients.
@@ -265,7 +272,15 @@ fn client(stream: UnixStream, target: &Target) -> io::Result<()> {
     stream.stream.set_nonblocking(false)?;
     let mut line = Vec::new();
     BufReader::new((&mut stream).take(MAX_REQUEST as u64 + 1)).read_until(b'\n', &mut line)?;
-    let mut answer = match read_request(&line).and_then(|request| ask(target, request)) {
+    let answered = read_request(&line).and_then(|request| match request {
+        Request::Show(show) => ask(target, show),
+        Request::Change(wanted) => {
+            let changed = change(target, wanted);
+            stream.deadline = Instant::now() + CLIENT_TIMEOUT;
+            changed
+        }
+    });
+    let mut answer = match answered {
         Ok(report) => serde_json::to_vec(&report)?,
         Err(error) => serde_json::to_vec(&Refusal { error })?,
     };
@@ -273,9 +288,19 @@ fn client(stream: UnixStream, target: &Target) -> io::Result<()> {
     stream.write_all(&answer)
 }
 
-fn ask(target: &Target, request: Request) -> Result<Report, String> {
+/// Has the keeper change the switch; the answer says what it did.
+fn change(target: &Target, change: Change) -> Result<Report, String> {
     let (answer, answers) = bounded(1);
-    let ask = Ask { switch: target.switch, request, answer };
+    target.keeper.tell(Notice::Change { switch: target.number, change, answer });
+    let changed = answers
+        .recv_timeout(CHANGE_TIMEOUT)
+        .map_err(|_| "the switch did not answer in time: `weft show ports` tells whether it changed".to_string())??;
+    Ok(Report { body: Body::Changed { changed }, ..ask(target, Show::Drops)? })
+}
+
+fn ask(target: &Target, show: Show) -> Result<Report, String> {
+    let (answer, answers) = bounded(1);
+    let ask = Ask { switch: target.switch, show, answer };
     target.asks.try_send(ask).map_err(|_| "the switch is busy or stopping: try again".to_string())?;
     target.waker.wake();
     answers.recv_timeout(WORKER_TIMEOUT).map_err(|_| "the switch did not answer in time: try again".to_string())
@@ -285,12 +310,16 @@ fn ask(target: &Target, request: Request) -> Result<Report, String> {
 ///
 /// # Errors
 /// Nobody listens there, or the switch refused: its words.
-pub fn query(path: &Path, request: Request) -> io::Result<String> {
+pub fn query(path: &Path, request: &Request) -> io::Result<String> {
     let mut stream = UnixStream::connect(path)?;
     // Others may be before us, and silent.
-    stream.set_read_timeout(Some(2 * CLIENT_TIMEOUT))?;
+    let patience = match request {
+        Request::Show(_) => 2 * CLIENT_TIMEOUT,
+        Request::Change(_) => 2 * CLIENT_TIMEOUT + CHANGE_TIMEOUT,
+    };
+    stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-    let mut line = serde_json::to_vec(&request)?;
+    let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)?;
     let mut answer = String::new();
@@ -310,7 +339,9 @@ mod tests {
 
     /// A switch whose worker never answers.
     fn target() -> Target {
-        Target { switch: 0, asks: bounded(1).0, waker: Waiter::new().unwrap().waker() }
+        let waker = Waiter::new().unwrap().waker();
+        let keeper = ToKeeper { notices: bounded(1).0, waker: waker.clone() };
+        Target { switch: 0, number: 0, asks: bounded(1).0, waker, keeper }
     }
 
     fn start(path: &Path) -> Result<ControlServer, io::Error> {

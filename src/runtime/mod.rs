@@ -7,9 +7,13 @@
 mod answer;
 mod clock;
 mod control;
+mod keeper;
 mod limit;
+mod monitor;
 mod netns;
+mod open;
 pub mod report;
+mod slot;
 mod wait;
 mod worker;
 
@@ -20,11 +24,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crossbeam::channel::{Sender, bounded, unbounded};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{debug, info};
 
-use crate::config::{PollMode, SwitchConfig};
+use crate::config::{ConfigError, PollMode, SwitchConfig};
+use crate::id::XdpMode;
 use crate::port::xdp::XdpError;
 
 pub use clock::now;
@@ -32,10 +37,13 @@ pub use control::query;
 pub use limit::allow_open_files;
 
 use control::{ControlServer, Target};
+use keeper::{Keeper, Kept, Notice, ToWorker};
+use open::Opened;
+pub(crate) use slot::RETRY;
 pub(crate) use wait::Waiter;
 use wait::Waker;
-pub(crate) use worker::{BURSTS, MAX_SLEEP, RETRY, SPIN};
-use worker::{Setup, Worker};
+pub(crate) use worker::{BURSTS, MAX_SLEEP, SPIN};
+use worker::{Ready, Setup, ToKeeper, Worker};
 
 /// Requests that may wait for a worker.
 const ASKS: usize = 64;
@@ -47,7 +55,35 @@ pub struct SwitchInstance {
     pub config: SwitchConfig,
     /// The network namespace its interfaces are in; none: the process's own.
     pub netns: Option<PathBuf>,
+    /// The file that a reload reads.
+    pub source: Option<Source>,
 }
+
+/// Where a configuration comes from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file.
+    pub path: PathBuf,
+    /// What the command line made of every port's mode.
+    pub mode: Option<XdpMode>,
+}
+
+impl Source {
+    /// The configuration that the file gives now.
+    ///
+    /// # Errors
+    /// As for [`SwitchConfig::load`].
+    pub fn load(&self) -> Result<SwitchConfig, ConfigError> {
+        let mut config = SwitchConfig::load(&self.path)?;
+        if let Some(mode) = self.mode {
+            config.ports.iter_mut().for_each(|p| p.mode = mode);
+        }
+        Ok(config)
+    }
+}
+
+/// Stands for the keeper where a worker's number does.
+const KEEPER: usize = usize::MAX;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -111,9 +147,9 @@ pub enum RuntimeError {
         /// Both sides of the law.
         imbalance: String,
     },
-    /// A worker panicked; its message is in the log.
-    #[error("worker {0} panicked, which is a bug in weft; all its switches are down")]
-    Panicked(usize),
+    /// A thread panicked; its message is in the log.
+    #[error("{0} panicked, which is a bug in weft; all switches of this process were stopped")]
+    Panicked(String),
 }
 
 impl RuntimeError {
@@ -147,13 +183,18 @@ struct Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        let result = self.result.take().unwrap_or(Err(RuntimeError::Panicked(self.worker)));
+        let result = self.result.take().unwrap_or_else(|| {
+            Err(RuntimeError::Panicked(match self.worker {
+                KEEPER => "the keeper of ports".into(),
+                worker => format!("worker {worker}"),
+            }))
+        });
         let _ = self.events.send(Event::Ended(self.worker, result));
     }
 }
 
-/// A worker's poll mode, core and switches.
-type Plan = (PollMode, Option<usize>, Vec<SwitchInstance>);
+/// A worker's poll mode, core and switches, by number.
+type Plan = (PollMode, Option<usize>, Vec<usize>);
 
 /// The workers, or why that can't be.
 fn plan(config: &RuntimeConfig) -> Result<Vec<Plan>, RuntimeError> {
@@ -165,7 +206,7 @@ fn plan(config: &RuntimeConfig) -> Result<Vec<Plan>, RuntimeError> {
             *poll = PollMode::Busy;
         }
         *core = core.or(switch.config.runtime.core);
-        switches.push(switch.clone());
+        switches.push(i);
     }
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     for (_, core, switches) in &plans {
@@ -173,7 +214,7 @@ fn plan(config: &RuntimeConfig) -> Result<Vec<Plan>, RuntimeError> {
             && !cores.iter().any(|c| c.id == *core)
         {
             let ids: Vec<_> = cores.iter().map(|c| c.id).collect();
-            let name = &switches[0].config.name;
+            let name = &config.switches[switches[0]].config.name;
             return Err(RuntimeError::Impossible(format!(
                 "switch `{name}`: there is no core {core} for it: set `core` to one of {ids:?}, or leave it out"
             )));
@@ -190,8 +231,8 @@ fn plan(config: &RuntimeConfig) -> Result<Vec<Plan>, RuntimeError> {
 }
 
 /// Names the switch whose control socket could not be made.
-fn control_failure(setups: &[Setup], path: PathBuf, cause: io::Error) -> RuntimeError {
-    let config = setups.iter().flat_map(|s| &s.instances).map(|i| &i.config).find(|c| c.runtime.control == path);
+fn control_failure(switches: &[SwitchInstance], path: PathBuf, cause: io::Error) -> RuntimeError {
+    let config = switches.iter().map(|i| &i.config).find(|c| c.runtime.control == path);
     let (switch, interfaces) = config.map_or_else(Default::default, |c| {
         let interfaces: Vec<_> = c.ports.iter().map(|p| format!("`{}`", p.interface)).collect();
         (c.name.clone(), interfaces.join(", "))
@@ -200,10 +241,11 @@ fn control_failure(setups: &[Setup], path: PathBuf, cause: io::Error) -> Runtime
 }
 
 /// Files that a process with so many switches, ports and workers keeps open: a port's AF_XDP socket
-/// and the link of its program, a switch's control socket and its lock, a worker's epoll, timer, event
-/// and home namespace.
+/// and the link of its program (one port's more while a port is reopened), a switch's control socket,
+/// lock, UMEM and two sockets that watch its interfaces, an epoll, a timer and an event of each worker
+/// and of the keeper, which has its home namespace too.
 pub fn open_files(switches: usize, ports: usize, workers: usize) -> usize {
-    2 * ports + 2 * switches + 4 * workers
+    2 * (ports + 1) + 5 * switches + 3 * (workers + 1) + 1
 }
 
 /// Opens every port, calls `ready` once all switches forward, and blocks until SIGTERM or SIGINT;
@@ -222,34 +264,52 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
     let what = format!("running {} switches with {ports} ports", config.switches.len());
     allow_open_files(&what, open_files(config.switches.len(), ports, workers)).map_err(RuntimeError::Impossible)?;
     let (events, inbox) = unbounded();
-    // Before any thread, so that a signal during set-up is not lost.
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|e| RuntimeError::system("signal handler", e))?;
+    // Before anything is opened, so that a signal during set-up is not lost.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| RuntimeError::system("signal handler", e))?;
     let signal_handle = signals.handle();
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let waiter = || Waiter::new().map_err(|e| RuntimeError::system("epoll", e));
+    let keeper_waiter = waiter()?;
+    let (notices, noticed) = unbounded();
+    let keeper = ToKeeper { notices, waker: keeper_waiter.waker() };
+    let mut wakers: Vec<Waker> = Vec::new();
+    let mut setups = Vec::new();
+    let mut to_workers: Vec<Option<ToWorker>> = vec![None; config.switches.len()];
+    let mut targets = Vec::new();
+    for (id, (poll, core, numbers)) in plans.into_iter().enumerate() {
+        let waiter = waiter()?;
+        let waker = waiter.waker();
+        let ((asks, asked), (orders, ordered)) = (bounded(ASKS), unbounded());
+        for (switch, number) in numbers.into_iter().enumerate() {
+            let (asks, waker, keeper) = (asks.clone(), waker.clone(), keeper.clone());
+            let path = config.switches[number].config.runtime.control.clone();
+            targets.push((path, Target { switch, number, asks, waker: waker.clone(), keeper }));
+            to_workers[number] = Some(ToWorker { switch, orders: orders.clone(), waker });
+        }
+        wakers.push(waker);
+        let (keeper, stop) = (keeper.clone(), stop.clone());
+        setups.push(Setup { id, core, poll, switches: Vec::new(), waiter, asks: asked, orders: ordered, keeper, stop });
+    }
+    // Before any interface is touched: a socket that is taken means that this switch runs already.
+    let server =
+        ControlServer::start(targets).map_err(|(path, cause)| control_failure(&config.switches, path, cause))?;
+
+    let mut kept = Vec::new();
+    for (number, opened) in open::open_all(config.switches)?.into_iter().enumerate() {
+        let Opened { config, pool, ports, site } = opened;
+        let worker = to_workers[number].take().expect("every switch has a worker");
+        let devices = ports.iter().map(|(device, _)| device.clone()).collect();
+        kept.push(Kept::new(config.clone(), site, worker, devices));
+        setups[number % workers].switches.push(Ready { number, config, pool, ports });
+    }
+
     let signal_events = events.clone();
     let signal_thread = thread::spawn(move || {
         for signal in signals.forever() {
             let _ = signal_events.send(Event::Signal(signal));
         }
     });
-
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut wakers: Vec<Waker> = Vec::new();
-    let mut setups = Vec::new();
-    let mut targets = Vec::new();
-    for (id, (poll, core, instances)) in plans.into_iter().enumerate() {
-        let waiter = Waiter::new().map_err(|e| RuntimeError::system("epoll", e))?;
-        let waker = waiter.waker();
-        let (asks, asked) = bounded(ASKS);
-        for (switch, instance) in instances.iter().enumerate() {
-            let target = Target { switch, asks: asks.clone(), waker: waker.clone() };
-            targets.push((instance.config.runtime.control.clone(), target));
-        }
-        wakers.push(waker);
-        setups.push(Setup { id, core, poll, instances, waiter, asks: asked, stop: stop.clone() });
-    }
-    // Before any interface is touched: a socket that is taken means that this switch runs already.
-    let server = ControlServer::start(targets).map_err(|(path, cause)| control_failure(&setups, path, cause))?;
-
     let mut threads = Vec::new();
     let (go, gate) = bounded::<()>(0);
     for setup in setups {
@@ -260,7 +320,7 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
             if let Some(core) = setup.core {
                 core_affinity::set_for_current(core_affinity::CoreId { id: core });
             }
-            let result = Worker::open(setup).and_then(|mut worker| {
+            let result = Worker::new(setup).and_then(|mut worker| {
                 let _ = events.send(Event::Ready);
                 // Opens when every worker is ready; closes with an error when one is not.
                 let _ = gate.recv();
@@ -275,6 +335,15 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
             }
         }
     }
+    let keeper_events = events.clone();
+    let spawned = thread::Builder::new().name("weft-keeper".into()).spawn(move || {
+        // A keeper that fails takes the switches with it: nobody would see their links.
+        let mut ending = Ending { worker: KEEPER, events: keeper_events, result: None };
+        ending.result = Some(Keeper::new(kept, keeper_waiter, noticed).and_then(|mut keeper| keeper.run()));
+    });
+    let keeper_thread = spawned.map_err(|e| {
+        let _ = events.send(Event::Ended(KEEPER, Err(RuntimeError::system("keeper thread", e))));
+    });
 
     let mut outcome = Ok(());
     let (mut waiting, mut running) = (workers, workers);
@@ -293,12 +362,13 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
                     info!(workers, "forwarding");
                 }
             }
+            Event::Signal(SIGHUP) => keeper.tell(Notice::Reload),
             Event::Signal(signal) => {
                 info!(signal, "stopping");
                 stopping = true;
             }
             Event::Ended(id, result) => {
-                running -= 1;
+                running -= usize::from(id != KEEPER);
                 stopping = true;
                 if let Err(e) = result {
                     debug!(worker = id, error = %e, "worker ended"); // told by the caller
@@ -315,6 +385,8 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
         }
     }
     drop((go, server));
+    keeper.tell(Notice::Stop);
+    threads.extend(keeper_thread);
     for thread in threads {
         // A panic has been told as an event already.
         let _ = thread.join();

@@ -41,7 +41,9 @@ pub enum Body {
     Ports {
         /// By port number.
         ports: Vec<PortReport>,
-        /// Sums over all ports.
+        /// Sums over the ports that were there and are removed.
+        removed: Totals,
+        /// Sums over all ports, those removed included.
         total: Totals,
     },
     /// `show queues`
@@ -75,6 +77,11 @@ pub enum Body {
         neighbours: Vec<NeighbourReport>,
         /// The bridge's, by MAC address.
         stations: Vec<StationReport>,
+    },
+    /// What a change did.
+    Changed {
+        /// In words, one entry each; none if all was so already.
+        changed: Vec<String>,
     },
 }
 
@@ -133,7 +140,7 @@ impl PortReport {
     /// Frames that the kernel lost before the switch could receive them: it was too slow, or had no
     /// memory for them. They are in no other counter.
     pub fn missed(&self) -> u64 {
-        self.device.rx_dropped + self.device.rx_ring_full
+        self.device.rx_dropped + self.device.rx_ring_full + self.device.rx_no_buffer
     }
 }
 
@@ -225,7 +232,7 @@ pub struct WorkerReport {
     pub kicks: u64,
 }
 
-/// Frame memory of a switch. `chunks = free + held by ports + in_queues`.
+/// Frame memory of a switch: `chunks + large = free + large_free + held + in_queues`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UmemReport {
     /// Chunks in all.
@@ -234,9 +241,13 @@ pub struct UmemReport {
     pub capacity: usize,
     /// Chunks free.
     pub free: usize,
-    /// Chunks with the kernel.
+    /// Large buffers in all, for frames that take several chunks.
+    pub large: usize,
+    /// Large buffers free.
+    pub large_free: usize,
+    /// Chunks with the kernel, and large buffers that are half received.
     pub held: usize,
-    /// Chunks in queues and waiting rooms.
+    /// Chunks and large buffers in queues and waiting rooms.
     pub in_queues: usize,
     /// Whether every chunk is accounted for.
     pub balanced: bool,

@@ -64,6 +64,12 @@ impl Waiter {
         Ok(self.epoll.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, 0))?)
     }
 
+    /// Watches `socket` no more.
+    pub fn unwatch(&self, socket: impl AsFd) {
+        // It fails only for what was not watched.
+        let _ = self.epoll.delete(socket);
+    }
+
     /// Sleeps until something happens or `until` has come (`None`: until something happens).
     ///
     /// # Errors

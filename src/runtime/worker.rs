@@ -5,26 +5,29 @@
 //! burst. When a pass finds nothing the worker sleeps until a socket or a deadline wakes it; a burst
 //! of any length is sent out whole before that, so no frame waits for the next.
 
-use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crossbeam::channel::Receiver;
+use crossbeam::channel::{Receiver, Sender};
 use tracing::{error, info, warn};
 
+use crate::config::diff::Command;
 use crate::config::{PollMode, SwitchConfig};
 use crate::dataplane::{self, Dataplane};
 use crate::frame::{BURST, Burst, Pool};
-use crate::id::{PortId, PortKind, PortMask, XdpMode};
+use crate::id::{PortId, PortMask};
 use crate::port::Port;
-use crate::port::xdp::{Device, Memory, XdpOptions, XdpPort, chunk_size};
+use crate::port::xdp::{Device, XdpPort};
 use crate::time::{Instant, MICROS, MILLIS, SECONDS, earliest};
 
+use super::RuntimeError;
 use super::clock::now;
 use super::control::Ask;
-use super::wait::Waiter;
-use super::{RuntimeError, SwitchInstance, netns};
+use super::keeper::{Apply, Notice, Order};
+use super::open::fill;
+use super::slot::{PortSlot, RETRY};
+use super::wait::{Waiter, Waker};
 
 /// Bursts taken from a port before the next one gets its turn: together what one `sendto` sends.
 pub(crate) const BURSTS: usize = 4;
@@ -33,50 +36,23 @@ pub(crate) const BURSTS: usize = 4;
 pub(crate) const SPIN: u64 = 20 * MICROS;
 /// A deadline nearer than this is waited for awake: sleeping would overshoot it.
 const NEAR: u64 = 15 * MICROS;
-/// How soon to look again at a ring that was full, or has frames the kernel did not take.
-pub(crate) const RETRY: u64 = 100 * MICROS;
-/// Longest time between two looks at such a ring.
-const MAX_RETRY: u64 = 10 * MILLIS;
 /// Longest sleep, so that a lost wake-up could only ever cost this much.
 pub(crate) const MAX_SLEEP: u64 = SECONDS;
 /// How long queued frames get to leave at shutdown.
 const DRAIN: u64 = 200 * MILLIS;
 
-/// One port of a running switch.
-pub(super) struct PortSlot {
-    pub port: XdpPort,
-    /// Why it is dead: the system's words.
-    pub dead: Option<String>,
-    /// When to kick again for frames that the kernel left in the ring, and how long after that.
-    pub next_kick: Instant,
-    retry: u64,
-}
-
-impl PortSlot {
-    fn new(port: XdpPort) -> PortSlot {
-        PortSlot { port, dead: None, next_kick: Instant::ZERO, retry: RETRY }
-    }
-
-    /// Kicks if there is something in the ring: at once for `fresh` frames, else at growing intervals,
-    /// for a link may be down for long.
-    fn kick(&mut self, now: Instant, fresh: bool) -> io::Result<()> {
-        if self.dead.is_some() || (!fresh && (now < self.next_kick || self.port.tx_pending() == 0)) {
-            return Ok(());
-        }
-        self.port.kick()?;
-        self.retry = if fresh || self.port.tx_pending() == 0 { RETRY } else { (2 * self.retry).min(MAX_RETRY) };
-        self.next_kick = now + self.retry;
-        Ok(())
-    }
-}
-
 /// A running switch.
 pub(super) struct Running {
+    /// Its number among all of the runtime.
+    number: usize,
     pub config: SwitchConfig,
     pub plane: Box<dyn Dataplane>,
-    pub ports: Vec<PortSlot>,
+    /// By [`PortId`]; none where a port was removed.
+    pub ports: Vec<Option<PortSlot>>,
     /// Ports that have chunks with the kernel for sending: to be kicked on, or taken back.
     unsettled: PortMask,
+    /// Chunks with sockets that are being closed.
+    pub closing: usize,
     // After the ports: they give up the kernel's hold on its memory first.
     pub pool: Pool,
 }
@@ -96,9 +72,36 @@ pub(super) struct Worker {
     pub switches: Vec<Running>,
     waiter: Waiter,
     asks: Receiver<Ask>,
+    orders: Receiver<Order>,
+    keeper: ToKeeper,
     stop: Arc<AtomicBool>,
     burst: Burst,
     pub stats: Stats,
+}
+
+/// How to reach the keeper.
+#[derive(Clone, Debug)]
+pub(super) struct ToKeeper {
+    pub notices: Sender<Notice>,
+    pub waker: Waker,
+}
+
+impl ToKeeper {
+    /// A keeper that has ended needs to know nothing.
+    pub fn tell(&self, notice: Notice) {
+        let _ = self.notices.send(notice);
+        self.waker.wake();
+    }
+}
+
+/// A switch that was opened, on its way to its worker.
+pub(super) struct Ready {
+    /// Its number among all of the runtime.
+    pub number: usize,
+    pub config: SwitchConfig,
+    pub pool: Pool,
+    /// By [`PortId`].
+    pub ports: Vec<(Device, XdpPort)>,
 }
 
 /// What a worker is started with.
@@ -106,72 +109,37 @@ pub(super) struct Setup {
     pub id: usize,
     pub core: Option<usize>,
     pub poll: PollMode,
-    pub instances: Vec<SwitchInstance>,
+    pub switches: Vec<Ready>,
     pub waiter: Waiter,
     pub asks: Receiver<Ask>,
+    pub orders: Receiver<Order>,
+    pub keeper: ToKeeper,
     pub stop: Arc<AtomicBool>,
 }
 
 impl Worker {
-    /// Opens every port of every switch. Call in the thread that will run it.
-    pub fn open(setup: Setup) -> Result<Worker, RuntimeError> {
-        let Setup { id, core, poll, instances, waiter, asks, stop } = setup;
-        let home = netns::Home::here()?;
-        instances.iter().try_for_each(|i| check_frames(&i.config))?;
-        // All interfaces are looked at before anything is changed.
-        let mut devices = Vec::new();
-        for instance in &instances {
-            home.enter(instance.netns.as_deref())?;
-            let found: Result<Vec<Device>, _> =
-                instance.config.ports.iter().map(|p| Device::query(&p.interface)).collect();
-            devices.push(found.map_err(|e| RuntimeError::port(&instance.config.name, e))?);
-        }
-        for (port, device) in instances.iter().flat_map(|i| &i.config.ports).zip(devices.iter().flatten()) {
-            if let Some(mtu) = port.mtu.filter(|mtu| u32::from(*mtu) > device.mtu) {
-                return Err(RuntimeError::Impossible(format!(
-                    "port `{0}`: mtu = {mtu} is over the interface's {1}: ip link set {0} mtu {mtu}, or lower it in the \
-                     configuration",
-                    device.name, device.mtu
-                )));
-            }
-        }
-        let mut switches = Vec::new();
-        for (instance, devices) in instances.into_iter().zip(devices) {
-            home.enter(instance.netns.as_deref())?;
-            let config = instance.config;
-            let mtus: Vec<u16> = devices.iter().map(|d| d.mtu.min(u32::from(u16::MAX)) as u16).collect();
+    /// A worker of opened switches. Call in the thread that will run it.
+    pub fn new(setup: Setup) -> Result<Worker, RuntimeError> {
+        let Setup { id, core, poll, switches, waiter, asks, orders, keeper, stop } = setup;
+        let mut running = Vec::new();
+        for Ready { number, config, pool, ports } in switches {
+            let slots: Vec<_> = config
+                .ports
+                .iter()
+                .zip(&ports)
+                .map(|(p, (device, _))| PortSlot::new(p.clone(), device.clone()))
+                .collect();
+            let mtus: Vec<u16> = slots.iter().map(PortSlot::mtu).collect();
             let plane = dataplane::build(&config, &mtus);
-            // A UMEM a switch, not a worker: the kernel keeps an entry for every chunk at every socket,
-            // and one switch's load must not take another's frames. The UMEM's own socket belongs to
-            // the namespace it was made in, which is that of its ports.
-            let mtu = devices.iter().map(|d| d.mtu).max().unwrap_or(0);
-            let (memory, mut pool) =
-                Memory::new(config.runtime.frames, chunk_size(mtu)).map_err(|e| RuntimeError::port(&config.name, e))?;
-            if let Some(port) = config.ports.iter().find(|p| p.mode == XdpMode::Generic) {
-                // The kernel hands over what it has merged or not yet cut, and a chunk takes one frame:
-                // unlike native mode, generic mode does not switch that off at a veth's peer.
-                warn!(
-                    switch = config.name,
-                    port = port.interface,
-                    "generic mode loses segments in one piece, and TCP with them: `ethtool -K INTERFACE tso off gso off` \
-                     at a veth's other end, `ethtool -K {} gro off lro off` here",
-                    port.interface
-                );
+            let slots = slots.into_iter().map(Some).collect();
+            let mut r = Running { number, config, plane, ports: slots, unsettled: PortMask::EMPTY, closing: 0, pool };
+            for (i, (device, socket)) in ports.into_iter().enumerate() {
+                r.attach(&waiter, PortId(i as u8), device, socket)?;
             }
-            let mut ports = Vec::new();
-            for (port, device) in config.ports.iter().zip(devices) {
-                let fill = fill(&config, port.kind);
-                let options = XdpOptions { mode: port.mode, fill, complete_checksums: port.kind == PortKind::Host };
-                let opened = XdpPort::open(&memory, &mut pool, device, &options);
-                let port = opened.map_err(|e| RuntimeError::port(&config.name, e))?;
-                waiter.watch(port.as_fd()).map_err(|e| RuntimeError::system("epoll", e))?;
-                ports.push(PortSlot::new(port));
-            }
-            info!(switch = config.name, role = %config.role, selector = %config.selector, ports = ports.len(), "attached");
-            switches.push(Running { config, plane, ports, unsettled: PortMask::EMPTY, pool });
+            running.push(r);
         }
-        home.enter(None)?;
-        Ok(Worker { id, core, poll, switches, waiter, asks, stop, burst: Burst::new(), stats: Stats::default() })
+        let (burst, stats) = (Burst::new(), Stats::default());
+        Ok(Worker { id, core, poll, switches: running, waiter, asks, orders, keeper, stop, burst, stats })
     }
 
     /// Forwards until told to stop, then lets the queues empty and accounts for every frame.
@@ -179,6 +147,9 @@ impl Worker {
         let mut last_work = now();
         while !self.stop.load(Ordering::Relaxed) {
             let worked = self.pass(true);
+            while let Ok(order) = self.orders.try_recv() {
+                self.obey(order)?;
+            }
             while let Ok(ask) = self.asks.try_recv() {
                 let report = self.report(&ask);
                 // The asker may have given up.
@@ -206,15 +177,44 @@ impl Worker {
         self.drain()
     }
 
+    /// Does what the keeper says.
+    fn obey(&mut self, order: Order) -> Result<(), RuntimeError> {
+        let waiter = &self.waiter;
+        match order {
+            Order::Attach { switch, port, device, socket } => {
+                self.switches[switch].attach(waiter, port, device, *socket)?;
+            }
+            Order::Detach { switch, port, why } => self.switches[switch].detach(waiter, &self.keeper, port, why),
+            Order::Absent { switch, port, why } => {
+                if let Some(slot) = &mut self.switches[switch].ports[port.index()] {
+                    slot.absent = why;
+                }
+            }
+            Order::Device { switch, port, device } => self.switches[switch].device(port, device),
+            Order::Restore { switch, lent } => {
+                let running = &mut self.switches[switch];
+                running.closing -= lent.count();
+                lent.restore(&mut running.pool);
+            }
+            Order::Apply { switch, apply, done } => {
+                self.switches[switch].apply(waiter, &self.keeper, *apply)?;
+                // The keeper waits for it.
+                let _ = done.send(());
+            }
+        }
+        Ok(())
+    }
+
     /// One pass over all switches; how many frames it moved.
     fn pass(&mut self, receive: bool) -> usize {
         let mut moved = 0;
         for running in &mut self.switches {
-            let Running { plane, ports, config, unsettled, pool } = running;
+            let Running { plane, ports, unsettled, pool, .. } = running;
             if receive {
                 for (i, slot) in ports.iter_mut().enumerate() {
+                    let Some(socket) = slot.as_mut().and_then(|s| s.socket.as_mut()) else { continue };
                     for _ in 0..BURSTS {
-                        slot.port.rx_burst(pool, &mut self.burst);
+                        socket.rx_burst(pool, &mut self.burst);
                         let n = self.burst.len();
                         if n > 0 {
                             moved += n;
@@ -234,29 +234,31 @@ impl Worker {
             if tick.is_some_and(|t| t <= now) {
                 plane.tick(now, pool);
             }
+            let mut dead = Vec::new();
             for id in plane.backlog().or(*unsettled).iter() {
-                let slot = &mut ports[id.index()];
+                // A port without a socket is down, so nothing waits at it.
+                let Some(slot) = &mut ports[id.index()] else { continue };
                 let before = moved;
+                let Some(socket) = &mut slot.socket else { continue };
                 loop {
-                    let room = slot.port.tx_room(pool);
+                    let room = socket.tx_room(pool);
                     plane.transmit(now, id, pool, room, &mut self.burst);
                     if self.burst.is_empty() {
                         break;
                     }
                     moved += self.burst.len();
-                    slot.port.tx_burst(pool, &mut self.burst);
+                    socket.tx_burst(pool, &mut self.burst);
                 }
-                if let Err(e) = slot.kick(now, moved > before) {
-                    let interface = &config.ports[id.index()].interface;
-                    warn!(switch = config.name, port = interface, error = %e, "port is dead: taken out of service");
-                    slot.dead = Some(e.to_string());
-                    plane.set_port_up(id, false, pool);
-                }
-                *unsettled = match slot.port.reclaim(pool) {
+                *unsettled = match socket.reclaim(pool) {
                     0 => unsettled.without(id),
-                    _ if slot.dead.is_some() => unsettled.without(id),
                     _ => unsettled.with(id),
                 };
+                if let Err(e) = slot.kick(now, moved > before) {
+                    dead.push((id, e));
+                }
+            }
+            for (id, e) in dead {
+                running.detach(&self.waiter, &self.keeper, id, e.to_string());
             }
         }
         self.stats.frames += moved as u64;
@@ -271,8 +273,10 @@ impl Worker {
             for id in running.plane.backlog().or(running.unsettled).iter() {
                 // Chunks to take back, or due already but the ring is full: nobody will say when.
                 let mut look = now + RETRY;
-                if running.unsettled.contains(id) {
-                    look = look.max(running.ports[id.index()].next_kick);
+                if running.unsettled.contains(id)
+                    && let Some(slot) = &running.ports[id.index()]
+                {
+                    look = look.max(slot.next_kick);
                 }
                 let due = running.plane.queues().port_deadline(id).filter(|due| *due > now);
                 next = earliest(next, Some(due.unwrap_or(look)));
@@ -304,31 +308,104 @@ impl Worker {
     }
 }
 
-/// Chunks that every port gets to receive into, whatever the others' shares: a few bursts.
-const MIN_FILL: usize = 4 * BURST;
-
-/// Chunks for a port to receive into: its share of two thirds of the switch's frames. A host's TCP sends
-/// a whole window at once; what comes from another switch was queued and paced there.
-fn fill(config: &SwitchConfig, kind: PortKind) -> usize {
-    let weight = |kind| match kind {
-        PortKind::Host => 4,
-        PortKind::Up | PortKind::Down => 1,
-    };
-    let weights: usize = config.ports.iter().map(|p| weight(p.kind)).sum();
-    (config.runtime.frames as usize * 2 / 3 * weight(kind) / weights).max(MIN_FILL)
-}
-
-/// Refuses a switch whose frames do not give every port its chunks with a quarter left for queues.
-fn check_frames(config: &SwitchConfig) -> Result<(), RuntimeError> {
-    let fills: usize = config.ports.iter().map(|p| fill(config, p.kind)).sum();
-    let frames = config.runtime.frames as usize;
-    if fills <= frames / 4 * 3 {
-        return Ok(());
+impl Running {
+    /// Gives a port its socket.
+    fn attach(&mut self, waiter: &Waiter, id: PortId, device: Device, socket: XdpPort) -> Result<(), RuntimeError> {
+        let Some(slot) = &mut self.ports[id.index()] else { return Ok(()) };
+        waiter.watch(socket.as_fd()).map_err(|e| RuntimeError::system("epoll", e))?;
+        let socket = slot.socket.insert(socket);
+        socket.start(&mut self.pool);
+        self.device(id, device);
+        Ok(())
     }
-    let enough = config.ports.len() * 2 * MIN_FILL;
-    Err(RuntimeError::Impossible(format!(
-        "switch `{}`: frames = {frames} is too few for {} ports: set at least {enough}",
-        config.name,
-        config.ports.len()
-    )))
+
+    /// Takes a port's socket away and sends it to be closed.
+    fn detach(&mut self, waiter: &Waiter, keeper: &ToKeeper, id: PortId, why: String) {
+        let Some(slot) = &mut self.ports[id.index()] else { return };
+        let Some(socket) = slot.detach(&mut self.pool, &why) else { return };
+        waiter.unwatch(socket.as_fd());
+        self.closing += socket.held();
+        keeper.tell(Notice::Detached { switch: self.number, port: id, socket: Box::new(socket), why });
+        self.refresh(id);
+    }
+
+    /// Takes note of what a port's interface is like now.
+    fn device(&mut self, id: PortId, device: Device) {
+        let Some(slot) = &mut self.ports[id.index()] else { return };
+        let before = slot.mtu();
+        slot.device = device;
+        if slot.mtu() != before {
+            self.plane.set_port(id, &slot.config, &self.config.queues, slot.mtu());
+        }
+        self.refresh(id);
+    }
+
+    /// Takes a port into service or out of it, as its slot says.
+    fn refresh(&mut self, id: PortId) {
+        let Some(slot) = &self.ports[id.index()] else { return };
+        let reason = slot.out_of_service();
+        let up = reason.is_none();
+        if up != self.plane.is_port_up(id) {
+            let (switch, port) = (&self.config.name, &slot.config.interface);
+            match reason {
+                Some(reason) => warn!(switch, port, reason, "port is down"),
+                None => info!(switch, port, "port is up"),
+            }
+            self.plane.set_port_up(id, up, &mut self.pool);
+        }
+        // What is left in the ring of a port that is down need not be kicked: nobody would take it.
+        self.unsettled = match up && slot.held() > 0 {
+            true => self.unsettled.with(id),
+            false => self.unsettled.without(id),
+        };
+    }
+
+    /// Becomes what a new configuration says. Nothing here can fail but the machine.
+    fn apply(&mut self, waiter: &Waiter, keeper: &ToKeeper, apply: Apply) -> Result<(), RuntimeError> {
+        let Apply { config, commands, forwarding, opened } = apply;
+        self.config = config;
+        let mut opened: Vec<_> = opened.into_iter().map(Some).collect();
+        for command in commands {
+            match command {
+                Command::RemovePort(id) => {
+                    self.detach(waiter, keeper, id, "removed".into());
+                    self.ports[id.index()] = None;
+                    self.plane.remove_port(now(), id, &mut self.pool);
+                    self.unsettled = self.unsettled.without(id);
+                }
+                Command::AddPort(id, port) => {
+                    let at = opened.iter_mut().find(|o| o.as_ref().is_some_and(|(opened, ..)| *opened == id));
+                    let Some((_, device, socket)) = at.and_then(Option::take) else { continue };
+                    let slot = PortSlot::new(port, device.clone());
+                    self.plane.add_port(id, &slot.config, &self.config.queues, slot.mtu());
+                    match self.ports.get_mut(id.index()) {
+                        Some(free) => *free = Some(slot),
+                        None => self.ports.push(Some(slot)),
+                    }
+                    self.attach(waiter, id, device, socket)?;
+                }
+                Command::SetPort(id, port) => {
+                    let Some(slot) = &mut self.ports[id.index()] else { continue };
+                    slot.config = port;
+                    self.plane.set_port(id, &slot.config, &self.config.queues, slot.mtu());
+                    self.refresh(id);
+                }
+                Command::SetQueues(queues) => {
+                    for (i, slot) in self.ports.iter().enumerate() {
+                        if let Some(slot) = slot {
+                            self.plane.set_port(PortId(i as u8), &slot.config, &queues, slot.mtu());
+                        }
+                    }
+                }
+                Command::SetForwarding => self.plane.set_forwarding(&forwarding),
+            }
+        }
+        for slot in self.ports.iter_mut().flatten() {
+            let fill = fill(&self.config, slot.config.kind);
+            if let Some(socket) = &mut slot.socket {
+                socket.set_fill(fill);
+            }
+        }
+        Ok(())
+    }
 }

@@ -35,9 +35,10 @@ impl Endpoint {
     /// Opens `interface` with `chunks` chunks of memory, `fill` of them for receiving.
     pub fn open(interface: &str, mode: XdpMode, chunks: u32, fill: usize) -> Result<Endpoint, TrafficError> {
         let device = Device::query(interface)?;
+        device.check_up()?;
         let (memory, mut pool) = Memory::new(chunks, chunk_size(device.mtu))?;
-        let options = XdpOptions { mode, fill, complete_checksums: false };
-        let port = XdpPort::open(&memory, &mut pool, device, &options)?;
+        let mut port = XdpPort::open(&memory, device, &XdpOptions { mode, fill, complete_checksums: false })?;
+        port.start(&mut pool);
         let waiter = Waiter::new().map_err(|e| TrafficError::system("epoll", e))?;
         waiter.watch(port.as_fd()).map_err(|e| TrafficError::system("epoll", e))?;
         Ok(Endpoint { port, pool, waiter, burst: Burst::new(), replies: Burst::new(), answered: 0 })

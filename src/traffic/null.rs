@@ -57,11 +57,13 @@ pub struct NullReport {
 pub fn null(options: &NullOptions, stop: &AtomicBool, ready: impl FnOnce()) -> Result<NullReport, TrafficError> {
     let [a, b] = &options.interfaces;
     let devices = [Device::query(a)?, Device::query(b)?];
+    devices.iter().try_for_each(Device::check_up)?;
     let mtu = devices[0].mtu.max(devices[1].mtu);
     let (memory, mut pool) = Memory::new(CHUNKS, chunk_size(mtu))?;
     let xdp = XdpOptions { mode: options.mode, fill: CHUNKS as usize / 3, complete_checksums: false };
     let [a, b] = devices;
-    let ports = [XdpPort::open(&memory, &mut pool, a, &xdp)?, XdpPort::open(&memory, &mut pool, b, &xdp)?];
+    let mut ports = [XdpPort::open(&memory, a, &xdp)?, XdpPort::open(&memory, b, &xdp)?];
+    ports.iter_mut().for_each(|port| port.start(&mut pool));
     let mut waiter = Waiter::new().map_err(|e| TrafficError::system("epoll", e))?;
     for port in &ports {
         waiter.watch(port.as_fd()).map_err(|e| TrafficError::system("epoll", e))?;

@@ -124,7 +124,7 @@ fn no_error_is_sent_about_an_error_a_fragment_or_a_group() {
 fn an_error_that_must_pass_the_fabric_is_routed_and_not_reported_itself() {
     // The agg's way back is gone: the error about the packet has no route, and that is the end of it.
     let mut config = agg_config();
-    config.routes.retain(|(prefix, _)| prefix.to_string() != "10.0.1.0/24");
+    config.forwarding.routes.retain(|(prefix, _)| prefix.to_string() != "10.0.1.0/24");
     let mut rig = Rig::new(config, PortLimits::default(), 16);
     let (sent, dropped) = rig.refuse(0, &udp(H0.by_fabric(0, FAR.v4.into()), 1, (1, 2), b"x"));
     assert_eq!(sent, []);

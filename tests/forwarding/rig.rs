@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use weft::counters::DropReason;
 use weft::dataplane::Dataplane;
-use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort};
+use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding};
 use weft::frame::{Burst, Pool};
 use weft::id::{PortId, PortKind, PortMask};
 use weft::pisa::{PortLimits, Switch};
@@ -106,17 +106,19 @@ pub fn tor_config() -> FabricConfig {
         mac: SWITCH,
         fabric_mac: FABRIC,
         ports: vec![host, host, host, up(3), up(4)],
-        segment_v4: Some("10.0.1.1/24".parse().expect("a prefix")),
-        segment_v6: Some("fd00:0:0:1::1/64".parse().expect("a prefix")),
-        router_v4: None,
-        router_v6: None,
-        routes: vec![
-            ("0.0.0.0/0".parse().expect("a prefix"), uplinks),
-            ("::/0".parse().expect("a prefix"), uplinks),
-            // Announced, but with nowhere to go: a discard route.
-            ("10.0.9.0/24".parse().expect("a prefix"), PortMask::EMPTY),
-            ("fd00:0:0:9::/64".parse().expect("a prefix"), PortMask::EMPTY),
-        ],
+        forwarding: Forwarding {
+            segment_v4: Some("10.0.1.1/24".parse().expect("a prefix")),
+            segment_v6: Some("fd00:0:0:1::1/64".parse().expect("a prefix")),
+            router_v4: None,
+            router_v6: None,
+            routes: vec![
+                ("0.0.0.0/0".parse().expect("a prefix"), uplinks),
+                ("::/0".parse().expect("a prefix"), uplinks),
+                // Announced, but with nowhere to go: a discard route.
+                ("10.0.9.0/24".parse().expect("a prefix"), PortMask::EMPTY),
+                ("fd00:0:0:9::/64".parse().expect("a prefix"), PortMask::EMPTY),
+            ],
+        },
         seed: 1,
     }
 }
@@ -129,19 +131,21 @@ pub fn agg_config() -> FabricConfig {
     let route = |prefix: &str, ports| (prefix.parse().expect("a prefix"), ports);
     FabricConfig {
         ports: (0..).zip(kinds).map(port).collect(),
-        segment_v4: None,
-        segment_v6: None,
-        router_v4: Some(ROUTER4),
-        router_v6: Some(ROUTER6),
-        routes: vec![
-            route("10.0.1.0/24", PortMask::only(PortId(0))),
-            route("10.0.2.0/24", PortMask::only(PortId(1))),
-            route("fd00:0:0:1::/64", PortMask::only(PortId(0))),
-            route("fd00:0:0:2::/64", PortMask::only(PortId(1))),
-            route("10.0.0.0/16", PortMask::EMPTY),
-            route("0.0.0.0/0", up),
-            route("::/0", up),
-        ],
+        forwarding: Forwarding {
+            segment_v4: None,
+            segment_v6: None,
+            router_v4: Some(ROUTER4),
+            router_v6: Some(ROUTER6),
+            routes: vec![
+                route("10.0.1.0/24", PortMask::only(PortId(0))),
+                route("10.0.2.0/24", PortMask::only(PortId(1))),
+                route("fd00:0:0:1::/64", PortMask::only(PortId(0))),
+                route("fd00:0:0:2::/64", PortMask::only(PortId(1))),
+                route("10.0.0.0/16", PortMask::EMPTY),
+                route("0.0.0.0/0", up),
+                route("::/0", up),
+            ],
+        },
         ..tor_config()
     }
 }

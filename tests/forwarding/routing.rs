@@ -195,7 +195,7 @@ fn with_one_uplink_down_the_other_carries_all_flows() {
 #[test]
 fn without_a_route_the_source_is_told_that_the_network_is_unreachable() {
     let mut config = tor_config();
-    config.routes.clear();
+    config.forwarding.routes.clear();
     let mut rig = Rig::new(config, PortLimits::default(), 64);
     rig.meet_hosts();
     for (far, gateway, kind) in [(FAR.v4.into(), IpAddr::from(GATEWAY4), 3), (FAR.v6.into(), GATEWAY6.into(), 1)] {
@@ -253,9 +253,9 @@ fn a_packet_leaves_by_the_port_it_came_in_by_if_that_is_its_route() {
 #[test]
 fn a_switch_with_neither_segment_nor_router_address_drops_in_silence() {
     let mut config = agg_config();
-    (config.router_v4, config.router_v6) = (None, None);
+    (config.forwarding.router_v4, config.forwarding.router_v6) = (None, None);
     config.ports.push(FabricPort { kind: PortKind::Down, peer: FABRIC, mtu: 1600, rx_mtu: 1600 });
-    config.routes.push(("10.3.0.0/16".parse().expect("a prefix"), PortMask::only(PortId(4))));
+    config.forwarding.routes.push(("10.3.0.0/16".parse().expect("a prefix"), PortMask::only(PortId(4))));
     let mut rig = Rig::new(config, PortLimits::default(), 64);
     let (sent, dropped) = rig.refuse(0, &udp(FAR.by_fabric(0, FAR.v4.into()), 1, (1, 2), b"?"));
     assert_eq!((sent, dropped), (vec![], vec![DropReason::TtlExpired]));

@@ -106,7 +106,7 @@ fn bad_frames_of_every_length_at_every_host_port_harm_nobody() {
         assert_eq!(after.state, "up");
     }
     // No reason stays untouched that such frames can have; each is counted under its own name.
-    let (ports, _) = books::ports(lab.socket("leaf0"));
+    let (ports, ..) = books::ports(lab.socket("leaf0"));
     for reason in
         ["truncated_tag", "truncated_l3", "bad_ip_version", "bad_ip_checksum", "multicast_source", "no_listener"]
     {

@@ -18,6 +18,8 @@ mod traffic;
 
 /// Malformed and random frames on every port.
 mod bad_frames;
+/// Interfaces that go and come back, processes that die, changes while it runs.
+mod faults;
 /// Hosts talk: ping, TCP, UDP, fragments.
 mod hosts;
 /// Several labs, and labs that come and go.

@@ -56,6 +56,24 @@ struct Port {
 }
 
 impl Port {
+    fn new(limits: &PortLimits) -> Port {
+        let mut port = Port {
+            queues: [PortQueue::new(limits.control), PortQueue::new(limits.data)],
+            pacer: Pacer::new(limits.rate),
+            ecn_mark_bytes: 0,
+            ecn_marked: 0,
+        };
+        port.set_limits(limits);
+        port
+    }
+
+    fn set_limits(&mut self, limits: &PortLimits) {
+        self.queues[Queue::Control as usize].set_limits(limits.control);
+        self.queues[Queue::Data as usize].set_limits(limits.data);
+        self.pacer.set_rate(limits.rate);
+        self.ecn_mark_bytes = if limits.ecn_mark_bytes == 0 { u64::MAX } else { limits.ecn_mark_bytes };
+    }
+
     fn is_empty(&self) -> bool {
         self.queues.iter().all(PortQueue::is_empty)
     }
@@ -71,13 +89,24 @@ pub struct TrafficManager {
 impl TrafficManager {
     /// Empty queues for ports `0..limits.len()`. All memory is taken here.
     pub fn new(limits: &[PortLimits]) -> Self {
-        let port = |l: &PortLimits| Port {
-            queues: [PortQueue::new(l.control), PortQueue::new(l.data)],
-            pacer: Pacer::new(l.rate),
-            ecn_mark_bytes: if l.ecn_mark_bytes == 0 { u64::MAX } else { l.ecn_mark_bytes },
-            ecn_marked: 0,
-        };
-        TrafficManager { ports: limits.iter().map(port).collect(), backlog: PortMask::EMPTY }
+        TrafficManager { ports: limits.iter().map(Port::new).collect(), backlog: PortMask::EMPTY }
+    }
+
+    /// Fresh queues for `port`: the next after the last, or one whose queues are empty.
+    pub(super) fn add_port(&mut self, port: PortId, limits: &PortLimits) {
+        debug_assert!(!self.backlog.contains(port), "purged before");
+        match self.ports.get_mut(port.index()) {
+            Some(old) => *old = Port::new(limits),
+            None => self.ports.push(Port::new(limits)),
+        }
+    }
+
+    /// Changes rate and limits of `port`; what waits stays.
+    ///
+    /// # Panics
+    /// If `port` is not one of this switch.
+    pub fn set_limits(&mut self, port: PortId, limits: &PortLimits) {
+        self.ports[port.index()].set_limits(limits);
     }
 
     /// Ports that have frames waiting.

@@ -21,6 +21,15 @@ impl Pacer {
         Pacer { rate, next: Instant::ZERO, carry: 0 }
     }
 
+    /// Paces to `rate` from the next frame on.
+    pub fn set_rate(&mut self, rate: BitRate) {
+        // The carry is a fraction over the old rate.
+        if rate != self.rate {
+            self.rate = rate;
+            self.carry = 0;
+        }
+    }
+
     /// The rate.
     pub fn rate(&self) -> BitRate {
         self.rate

@@ -66,6 +66,12 @@ impl PortQueue {
         }
     }
 
+    /// Changes the limits; what waits stays, also beyond them.
+    pub fn set_limits(&mut self, limits: QueueLimits) {
+        self.limits = limits;
+        self.fifo.reserve((limits.packets as usize).saturating_sub(self.fifo.len()));
+    }
+
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.fifo.is_empty()

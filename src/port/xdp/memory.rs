@@ -1,15 +1,18 @@
 use std::io;
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread;
 
-use xsk_rs::config::{FrameSize, QueueSize, UmemConfig};
+use nix::sched::{CloneFlags, unshare};
+use xsk_rs::config::{BindFlags, FrameSize, QueueSize, UmemConfig};
 use xsk_rs::umem::Umem;
 use xsk_rs::umem::frame::FrameDesc;
 
 use crate::frame::{Pool, Region};
 
 use super::XdpError;
+use super::socket::{Queues, bind};
 
 /// Bytes that the kernel keeps before the data of each chunk (XDP_PACKET_HEADROOM).
 pub const CHUNK_HEADROOM: usize = 256;
@@ -23,6 +26,10 @@ pub fn chunk_size(mtu: u32) -> u32 {
 
 /// Entries of each port's fill and completion ring.
 pub(super) const UMEM_RING: u32 = 4096;
+/// Buffers for frames that take several chunks, and their size: the largest MTU with all that a
+/// scheme puts around a packet. Pages that are never used are never given out by the kernel.
+const LARGE_FRAMES: usize = 512;
+pub(super) const LARGE_SIZE: usize = 9216 + 256;
 
 /// A UMEM: frame memory that the kernel reads and writes too. The pool over it is handed out once,
 /// at the start; this is what ports need to bind to it.
@@ -32,6 +39,45 @@ pub struct Memory {
     /// The descriptor of each chunk, by index.
     pub(super) descs: Arc<[FrameDesc]>,
     pub(super) chunk_size: usize,
+    /// Whether frames may take several chunks.
+    pub(super) frags: bool,
+    /// Behind a lock that nobody takes: the rings may not be shared between threads without.
+    _anchor: Option<Arc<Mutex<Queues>>>,
+}
+
+struct Anchored {
+    umem: Umem,
+    descs: Vec<FrameDesc>,
+    anchor: Option<Queues>,
+    frags: bool,
+}
+
+/// Entries of the rings of an anchor, which are never used.
+const ANCHOR_RING: u32 = 64;
+
+/// A UMEM with its own socket bound where nothing ever happens, and whether its sockets take frames in
+/// several chunks (kernel 6.6): sockets that share a UMEM have the flags of the first.
+///
+/// libxdp gives the first socket that binds to a UMEM the descriptor of the UMEM itself, and the
+/// kernel lets others share the UMEM only while that one is bound (xsk_bind, XDP_SHARED_UMEM). As a
+/// port it could not be closed before the UMEM, and once its interface was gone no port could be
+/// opened any more. So the first socket is on the loopback interface of a network namespace that has
+/// no name and no process, and is gone with the socket.
+fn anchored(config: UmemConfig, count: NonZeroU32) -> io::Result<Anchored> {
+    // In a thread of its own: it does not come back from where it goes.
+    let thread = thread::Builder::new().name("weft-anchor".into()).spawn(move || {
+        let alone = unshare(CloneFlags::CLONE_NEWNET);
+        // Created here, because the descriptor belongs to the namespace of the thread that makes it.
+        let (umem, descs) = Umem::new(config, count, false).map_err(|e| system_error(&e))?;
+        alone?;
+        let flags = BindFlags::XDP_COPY | BindFlags::XDP_USE_NEED_WAKEUP;
+        let (anchor, frags) = match bind(&umem, "lo", ANCHOR_RING, flags | BindFlags::XDP_USE_SG) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => (bind(&umem, "lo", ANCHOR_RING, flags)?, false),
+            bound => (bound?, true),
+        };
+        Ok(Anchored { umem, descs, anchor: Some(anchor), frags })
+    })?;
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that makes it panicked")))
 }
 
 struct UmemRegion {
@@ -64,11 +110,22 @@ unsafe impl Region for UmemRegion {
 }
 
 impl Memory {
+    /// The number of the chunk that a descriptor is of.
+    #[inline]
+    pub(super) fn index(&self, desc: &FrameDesc) -> u32 {
+        (desc.addr() / self.chunk_size) as u32
+    }
+
+    /// Bytes a frame in one chunk can hold.
+    pub(super) fn capacity(&self) -> usize {
+        self.chunk_size - CHUNK_HEADROOM
+    }
+
     /// A UMEM of `chunks` chunks of `chunk_size` bytes (2048 or 4096, of which
     /// [`CHUNK_HEADROOM`] are not for data), with its pool.
     ///
-    /// The kernel ties the UMEM's own socket to the namespace of the calling thread: it must be the
-    /// one in which the first port is opened.
+    /// With CAP_SYS_ADMIN its ports may be in any namespace, and be closed and opened in any order;
+    /// without, the first port has to be opened in the namespace of the calling thread, and stays.
     ///
     /// # Errors
     /// The kernel refuses, for want of memory, privileges or AF_XDP.
@@ -86,8 +143,15 @@ impl Memory {
             .build()
             .map_err(|e| invalid(&e))?;
         let count = NonZeroU32::new(chunks).ok_or_else(|| invalid(&io::Error::other("no frames")))?;
-        let (umem, mut descs) = Umem::new(config, count, false).map_err(|e| {
-            let cause = system_error(&e);
+        let made = anchored(config, count).or_else(|e| match e.raw_os_error() {
+            // Without CAP_SYS_ADMIN the first port is the anchor: it can't be reopened.
+            Some(libc::EPERM) => {
+                let (umem, descs) = Umem::new(config, count, false).map_err(|e| system_error(&e))?;
+                Ok(Anchored { umem, descs, anchor: None, frags: false })
+            }
+            _ => Err(e),
+        });
+        let Anchored { umem, mut descs, anchor, frags } = made.map_err(|cause| {
             let remedy = match cause.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF",
                 Some(libc::EAFNOSUPPORT) => "this kernel has no AF_XDP: build it with CONFIG_XDP_SOCKETS",
@@ -102,8 +166,17 @@ impl Memory {
         let base = NonNull::new(data.cursor_base()).expect("a mapping is never null");
         let chunk_size = chunk_size as usize;
         let region = UmemRegion { _umem: umem.clone(), base, chunks: chunks as usize, chunk_size };
-        let pool = Pool::new(Box::new(region));
-        Ok((Memory { umem, descs: descs.into(), chunk_size }, pool))
+        let pool = Pool::with_large(Box::new(region), LARGE_FRAMES, LARGE_SIZE);
+        Ok((
+            Memory {
+                umem,
+                descs: descs.into(),
+                chunk_size,
+                frags,
+                _anchor: anchor.map(|queues| Arc::new(Mutex::new(queues))),
+            },
+            pool,
+        ))
     }
 }
 

@@ -15,11 +15,17 @@
 //!   it (see [`crate::wire::checksum::complete_partial`]).
 //! - When the peer is deleted, nothing says so but `ENXIO` from `sendto`.
 //!
+//! - A frame that is too long for a chunk comes and goes in several (multi-buffer XDP, kernel 6.6). It
+//!   is copied into and out of a large buffer, so that the pipeline sees it in one piece.
+//!
 //! Ownership of chunks: a chunk is lent to the kernel by its index (fill ring, TX ring) and becomes
-//! a [`crate::frame::Frame`] again when the kernel returns it. `held = filled + in flight`.
+//! a [`crate::frame::Frame`] again when the kernel returns it. A port knows which chunks those are
+//! ([`Lent`]), so that closing it gives every one of them back.
 #![allow(unsafe_code)]
 
 mod device;
+mod gather;
+mod lent;
 mod live;
 mod memory;
 mod program;
@@ -27,11 +33,12 @@ mod redirect;
 mod socket;
 
 pub use crate::id::XdpMode;
-pub use device::Device;
+pub use device::{Device, Devices};
+pub use lent::Lent;
 pub use live::{LiveFrames, LiveLayout, LivePace, LiveState};
 pub use memory::{CHUNK_HEADROOM, Memory, chunk_size};
 pub use redirect::KernelRedirect;
-pub use socket::{XdpOptions, XdpPort};
+pub use socket::{QUARANTINE, XdpOptions, XdpPort};
 
 use std::io;
 

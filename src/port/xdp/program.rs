@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use crate::id::XdpMode;
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, OpenObject};
 
+use super::device::MAX_LINEAR_MTU;
 use super::{Device, XdpError};
 
 /// An ELF object as libelf wants it: aligned.
@@ -18,16 +19,23 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Loads the redirecting program, points `queue` at `socket` and attaches it to `device`.
+    /// Loads the redirecting program, points `queue` at `socket` and attaches it to `device`; with
+    /// `frags` the program that takes frames in several chunks too.
     ///
     /// # Errors
     /// No privilege, a program is attached already, or the driver does not do XDP.
-    pub fn attach(device: &Device, mode: XdpMode, queue: u32, socket: RawFd) -> Result<Program, XdpError> {
+    pub fn attach(device: &Device, mode: XdpMode, frags: bool, queue: u32, socket: RawFd) -> Result<Program, XdpError> {
         let failed = |e: libbpf_rs::Error| load_error(&device.name, &e);
-        let object = open(&OBJECT.0).and_then(OpenObject::load).map_err(failed)?;
+        let wanted = if frags { "weft_redirect_frags" } else { "weft_redirect" };
+        let mut object = open(&OBJECT.0).map_err(failed)?;
+        for mut program in object.progs_mut() {
+            let load = program.name() == wanted;
+            program.set_autoload(load);
+        }
+        let object = object.load().map_err(failed)?;
         let sockets = object.maps().find(|m| m.name() == "sockets").expect("bpf/weft.bpf.c has it");
         sockets.update(&queue.to_ne_bytes(), &socket.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
-        let program = object.progs().find(|p| p.name() == "weft_redirect").expect("bpf/weft.bpf.c has it");
+        let program = object.progs().find(|p| p.name() == wanted).expect("bpf/weft.bpf.c has it");
         // The link keeps the program, and the program its map, when `object` is closed.
         Program::link(&program, device, mode)
     }
@@ -47,7 +55,7 @@ impl Program {
                 Some(libc::EOPNOTSUPP) if mode == XdpMode::Native => {
                     "its driver has no native XDP: use mode = \"generic\"".into()
                 }
-                Some(libc::ERANGE) => format!("its veth peer's MTU is too large: set it to at most {}", 3506),
+                Some(libc::ERANGE) => format!("its veth peer's MTU is too large: set it to at most {MAX_LINEAR_MTU}"),
                 Some(libc::ENOSPC) => {
                     "its veth peer has more TX queues than it has RX queues: `ethtool -L PEER tx 1` at the other end"
                         .into()

@@ -7,31 +7,39 @@ use std::time::Duration;
 use xsk_rs::config::{BindFlags, Interface, LibxdpFlags, QueueSize, SocketConfig};
 use xsk_rs::socket::{RxQueue, Socket, TxQueue};
 use xsk_rs::umem::frame::FrameDesc;
-use xsk_rs::umem::{CompQueue, FillQueue};
+use xsk_rs::umem::{CompQueue, FillQueue, Umem};
 
-use crate::frame::{BURST, Burst, Pool};
+use crate::frame::{BURST, Burst, Frame, Pool};
 use crate::port::{DeviceStats, Port};
 use crate::wire::{self, checksum};
 
-use super::memory::system_error;
+use super::gather::Gather;
+use super::lent::Lent;
+use super::memory::{LARGE_SIZE, system_error};
 use super::program::Program;
 use super::{Device, Memory, XdpError, XdpMode};
 
 /// Entries of the RX and the TX ring.
 const RING: u32 = 2048;
-/// Frames that may be in the TX ring: what one `sendto` takes with the raised budget. More would be
-/// a queue behind the traffic manager that nobody sees.
+/// Chunks that may be in the TX ring: what one `sendto` takes with the raised budget. More would be
+/// a queue behind the traffic manager that nobody sees. A burst of large frames may pass it once.
 const TX_WINDOW: usize = 256;
-/// `sendto` calls in one kick: with the default budget of 32, enough for a whole window.
-const MAX_KICKS: usize = TX_WINDOW / 32;
+/// `sendto` calls in one kick: with the default budget of 32, enough for a whole window and a burst of
+/// the largest frames, six chunks each.
+const MAX_KICKS: usize = (TX_WINDOW + 6 * BURST) / 32;
 /// SOL_XDP option, kernel 6.17 and later: frames that one `sendto` takes.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
+/// On all descriptors of a frame but the last (linux/if_xdp.h).
+const XDP_PKT_CONTD: u32 = 1;
 /// How long a queue may stay busy after its last owner closed it.
 const BIND_RETRIES: u32 = 200;
 const BIND_PAUSE: Duration = Duration::from_millis(5);
+/// How long the chunks of a socket that was closed are kept from use: the kernel frees its queue in
+/// deferred work, milliseconds later.
+pub const QUARANTINE: Duration = Duration::from_millis(100);
 
 /// How to open a port.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct XdpOptions {
     /// Where in the kernel frames are taken.
     pub mode: XdpMode,
@@ -41,26 +49,31 @@ pub struct XdpOptions {
     pub complete_checksums: bool,
 }
 
+/// The four rings of a socket. It is closed when all of them are dropped.
+pub(super) struct Queues {
+    tx: TxQueue,
+    rx: RxQueue,
+    fill: FillQueue,
+    comp: CompQueue,
+}
+
 /// An AF_XDP socket on queue 0 of an interface, with its XDP program.
 ///
 /// Invariant: `filled` chunks are in the fill or RX ring and `in_flight` ones in the TX or
-/// completion ring; no [`crate::frame::Frame`] owns any of them.
+/// completion ring; `lent` has them all, and no [`crate::frame::Frame`] owns any of them.
 pub struct XdpPort {
     // Dropped first: no frame is redirected to a socket that is being closed.
     _program: Program,
-    rx: RxQueue,
-    tx: TxQueue,
-    fill: FillQueue,
-    comp: CompQueue,
+    queues: Queues,
     memory: Memory,
     scratch: Box<[FrameDesc; BURST]>,
+    lent: Lent,
     fill_target: usize,
     filled: usize,
     in_flight: usize,
     complete_checksums: bool,
-    kicks: u64,
-    kick_errors: u64,
-    completed: u64,
+    gather: Gather,
+    counts: DeviceStats,
     device: Device,
     mode: XdpMode,
 }
@@ -72,35 +85,61 @@ impl std::fmt::Debug for XdpPort {
 }
 
 impl XdpPort {
-    /// Opens `device`, which is in this thread's namespace.
+    /// Opens `device`, which is in this thread's namespace. Nothing is received before
+    /// [`XdpPort::start`].
     ///
     /// # Errors
     /// The interface is not fit ([`Device::check`]), is somebody else's, or the kernel refuses.
-    pub fn open(memory: &Memory, pool: &mut Pool, device: Device, options: &XdpOptions) -> Result<XdpPort, XdpError> {
-        device.check(pool.capacity())?;
-        let (tx, rx, fill, comp) = bind(memory, &device)?;
-        set_tx_budget(&tx);
-        let program = Program::attach(&device, options.mode, 0, rx.fd().as_raw_fd())?;
-        let mut port = XdpPort {
+    pub fn open(memory: &Memory, device: Device, options: &XdpOptions) -> Result<XdpPort, XdpError> {
+        let frags = memory.frags;
+        device.check(memory.capacity(), frags)?;
+        let queues = open_queues(memory, &device)?;
+        set_tx_budget(&queues.tx);
+        let program = Program::attach(&device, options.mode, frags, 0, queues.rx.fd().as_raw_fd())?;
+        Ok(XdpPort {
             _program: program,
-            rx,
-            tx,
-            fill,
-            comp,
+            queues,
             memory: memory.clone(),
             scratch: Box::new([FrameDesc::default(); BURST]),
+            lent: Lent::none(memory.descs.len()),
             fill_target: options.fill.min(RING as usize),
             filled: 0,
             in_flight: 0,
             complete_checksums: options.complete_checksums,
-            kicks: 0,
-            kick_errors: 0,
-            completed: 0,
+            gather: Gather::default(),
+            counts: DeviceStats::default(),
             device,
             mode: options.mode,
-        };
-        port.refill(pool);
-        Ok(port)
+        })
+    }
+
+    /// Lends chunks of `pool` to the kernel to receive into.
+    pub fn start(&mut self, pool: &mut Pool) {
+        self.refill(pool);
+    }
+
+    /// Gives `pool` back what it can without closing the socket, and returns the last counters. After it
+    /// the port needs no pool, and can be sent to another thread to be closed.
+    pub fn stop(&mut self, pool: &mut Pool) -> DeviceStats {
+        self.complete(pool);
+        self.gather.clear(pool);
+        let mut stats = self.stats();
+        stats.tx_unsent += self.tx_pending() as u64;
+        stats
+    }
+
+    /// Detaches the program and closes the socket, which takes the kernel some milliseconds, after
+    /// [`XdpPort::stop`]. Returns the chunks that were with it, received ones that nobody took included.
+    ///
+    /// A driver in zero-copy mode may write into the chunks until the kernel's deferred work has
+    /// stopped its queue: let [`QUARANTINE`] pass before they are restored.
+    pub fn close(mut self) -> Lent {
+        std::mem::replace(&mut self.lent, Lent::none(0))
+    }
+
+    /// Changes how many chunks are lent for receiving; a surplus comes back as frames arrive.
+    pub fn set_fill(&mut self, fill: usize) {
+        self.fill_target = fill.min(RING as usize);
     }
 
     /// The interface.
@@ -123,10 +162,11 @@ impl XdpPort {
     /// Lends chunks to the kernel until `fill_target` of them are with it.
     fn refill(&mut self, pool: &mut Pool) {
         while self.filled < self.fill_target {
-            let want = (self.fill_target - self.filled).min(BURST).min(self.fill.nb_free_exact() as usize);
+            let want = (self.fill_target - self.filled).min(BURST).min(self.queues.fill.nb_free_exact() as usize);
             let mut n = 0;
             while n < want {
                 let Some(index) = pool.alloc_index() else { break };
+                self.lent.add(index);
                 self.scratch[n] = self.memory.descs[index as usize];
                 n += 1;
             }
@@ -135,7 +175,7 @@ impl XdpPort {
             }
             // SAFETY: the chunks are of this UMEM and were just taken out of the pool, so neither a
             // Frame nor another ring has them.
-            let produced = unsafe { self.fill.produce(&self.scratch[..n]) };
+            let produced = unsafe { self.queues.fill.produce(&self.scratch[..n]) };
             debug_assert_eq!(produced, n, "room was asked for");
             self.filled += n;
         }
@@ -145,10 +185,14 @@ impl XdpPort {
     fn complete(&mut self, pool: &mut Pool) {
         while self.in_flight > 0 {
             // SAFETY: the descriptors are overwritten; what they held before is not used again.
-            let n = unsafe { self.comp.consume(&mut self.scratch[..]) };
-            for desc in &self.scratch[..n] {
-                // SAFETY: the chunk left the pool in `tx_burst`, and the kernel has returned it.
-                unsafe { pool.free_index((desc.addr() / self.memory.chunk_size) as u32) };
+            let n = unsafe { self.queues.comp.consume(&mut self.scratch[..]) };
+            for i in 0..n {
+                let index = self.memory.index(&self.scratch[i]);
+                if self.lent.take(index) {
+                    // SAFETY: the chunk left the pool when it was lent for sending, and the kernel has
+                    // returned it.
+                    unsafe { pool.free_index(index) };
+                }
             }
             self.in_flight -= n;
             if n < BURST {
@@ -156,28 +200,110 @@ impl XdpPort {
             }
         }
     }
+
+    /// One received chunk: a frame, the last part of one, or nothing yet.
+    #[inline]
+    fn received(&mut self, pool: &mut Pool, desc: &FrameDesc) -> Option<Frame> {
+        let index = self.memory.index(desc);
+        if !self.lent.take(index) {
+            debug_assert!(false, "chunk {index} was not with the kernel");
+            return None;
+        }
+        // SAFETY: the chunk left the pool in `refill`, and the kernel has returned it.
+        let mut frame = unsafe { pool.adopt(index, desc.lengths().data()) };
+        let more = desc.has_more_frames();
+        if more || !self.gather.is_idle() {
+            frame = self.gather.add(pool, frame, more)?;
+        }
+        if self.complete_checksums
+            && let Ok(headers) = wire::parse(&frame)
+        {
+            self.counts.checksums_completed += u64::from(checksum::complete_partial(&mut frame, &headers));
+        }
+        Some(frame)
+    }
+
+    /// The descriptor of a frame that is to be sent; its chunk is the kernel's from now on.
+    #[inline]
+    fn lend(&mut self, frame: Frame, more: bool) -> FrameDesc {
+        let len = frame.len();
+        let index = frame.into_index();
+        self.lent.add(index);
+        let mut desc = self.memory.descs[index as usize];
+        if more {
+            desc.set_options(XDP_PKT_CONTD);
+        }
+        // SAFETY: the chunk is of this UMEM, and the Frame that owned it just gave it up; only the
+        // descriptor's length is set.
+        unsafe { self.memory.umem.data_mut(&mut desc) }.cursor().set_pos(len);
+        desc
+    }
+
+    /// Sends `self.scratch[..n]`.
+    #[inline]
+    fn produce(&mut self, n: usize) {
+        // SAFETY: each descriptor is of a chunk that `lend` took from its Frame, so nobody else has it.
+        let produced = unsafe { self.queues.tx.produce(&self.scratch[..n]) };
+        assert_eq!(produced, n, "the window is smaller than the ring");
+        self.in_flight += n;
+    }
+
+    /// Copies a frame in a large buffer into chunks and sends those.
+    #[cold]
+    fn send_large(&mut self, pool: &mut Pool, frame: Frame) {
+        let size = pool.capacity();
+        if pool.free_count() < frame.len().div_ceil(size) {
+            self.counts.tx_unsent += 1;
+            return pool.free(frame);
+        }
+        let mut n = 0;
+        for (i, part) in frame.chunks(size).enumerate() {
+            let chunk = pool.alloc_with(part).expect("as many are free");
+            self.scratch[i] = self.lend(chunk, (i + 1) * size < frame.len());
+            n += 1;
+        }
+        self.produce(n);
+        pool.free(frame);
+    }
 }
 
-/// A queue pair bound to queue 0 of `device`, waiting out a socket that was just closed.
-fn bind(memory: &Memory, device: &Device) -> Result<(TxQueue, RxQueue, FillQueue, CompQueue), XdpError> {
+/// A socket on queue 0 of `device`.
+fn open_queues(memory: &Memory, device: &Device) -> Result<Queues, XdpError> {
     let name = &device.name;
-    let ring = QueueSize::new(RING).expect("a power of two");
+    // They count only without an anchor, for the first port.
+    let flags = BindFlags::XDP_USE_NEED_WAKEUP;
+    bind(&memory.umem, name, RING, flags).map_err(|cause| {
+        let remedy = match cause.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_NET_RAW",
+            Some(libc::EMFILE) => "too many open files: `ulimit -n` higher",
+            Some(libc::EBUSY) => "another AF_XDP socket holds it (`ss --xdp -p` tells whose): stop its owner",
+            Some(libc::EEXIST) => "this switch has the interface already: name it once",
+            _ => "see dmesg",
+        };
+        XdpError::new(format!("AF_XDP socket on `{name}` queue 0"), cause, remedy)
+    })
+}
+
+/// A socket of `umem` with rings of `ring` entries, bound to queue 0 of an interface of this thread's
+/// namespace; waits out one that was just closed.
+///
+/// # Errors
+/// The system's; EEXIST if a socket of this very `umem` has the queue.
+pub(super) fn bind(umem: &Umem, interface: &str, ring: u32, flags: BindFlags) -> io::Result<Queues> {
+    let ring = QueueSize::new(ring).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e.to_string()))?;
     let config = SocketConfig::builder()
         .rx_queue_size(ring)
         .tx_queue_size(ring)
         .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
-        .bind_flags(BindFlags::XDP_USE_NEED_WAKEUP)
+        .bind_flags(flags)
         .build();
-    let interface = Interface::new(
-        CString::new(name.as_str())
-            .map_err(|e| XdpError::new(format!("interface `{name}`"), e.into(), "its name has a zero byte"))?,
-    );
+    let interface = Interface::new(CString::new(interface)?);
     let mut tries = 0;
-    let (tx, rx, rings) = loop {
+    loop {
         // SAFETY: libxdp's program is inhibited, which is what this function asks for when a UMEM is
         // shared.
-        match unsafe { Socket::new(config, &memory.umem, &interface, 0) } {
-            Ok(queues) => break queues,
+        let (tx, rx, rings) = match unsafe { Socket::new(config, umem, &interface, 0) } {
+            Ok(queues) => queues,
             Err(e) => {
                 let cause = system_error(&e);
                 if cause.raw_os_error() == Some(libc::EBUSY) && tries < BIND_RETRIES {
@@ -185,23 +311,11 @@ fn bind(memory: &Memory, device: &Device) -> Result<(TxQueue, RxQueue, FillQueue
                     thread::sleep(BIND_PAUSE);
                     continue;
                 }
-                let remedy = match cause.raw_os_error() {
-                    Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_NET_RAW",
-                    Some(libc::EMFILE) => "too many open files: `ulimit -n` higher",
-                    Some(libc::EBUSY) => "another AF_XDP socket holds it (`ss --xdp -p` tells whose): stop its owner",
-                    _ => "see dmesg",
-                };
-                return Err(XdpError::new(format!("AF_XDP socket on `{name}` queue 0"), cause, remedy));
+                return Err(cause);
             }
-        }
-    };
-    match rings {
-        Some((fill, comp)) => Ok((tx, rx, fill, comp)),
-        None => Err(XdpError::new(
-            format!("AF_XDP socket on `{name}` queue 0"),
-            io::Error::from_raw_os_error(libc::EBUSY),
-            "this switch has the interface already: name it once",
-        )),
+        };
+        let Some((fill, comp)) = rings else { return Err(io::Error::from_raw_os_error(libc::EEXIST)) };
+        return Ok(Queues { tx, rx, fill, comp });
     }
 }
 
@@ -225,14 +339,14 @@ fn set_tx_budget(tx: &TxQueue) {
 impl AsFd for XdpPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the socket stays open for as long as its queues, which `self` owns.
-        unsafe { BorrowedFd::borrow_raw(self.rx.fd().as_raw_fd()) }
+        unsafe { BorrowedFd::borrow_raw(self.queues.rx.fd().as_raw_fd()) }
     }
 }
 
 impl Port for XdpPort {
     fn rx_burst(&mut self, pool: &mut Pool, burst: &mut Burst) {
         // SAFETY: the descriptors are overwritten; what they held before is not used again.
-        let n = unsafe { self.rx.consume(&mut self.scratch[..burst.room()]) };
+        let n = unsafe { self.queues.rx.consume(&mut self.scratch[..burst.room()]) };
         if n == 0 {
             // The pool may have been empty when frames last came.
             if self.filled < self.fill_target {
@@ -240,21 +354,16 @@ impl Port for XdpPort {
             }
             // A zero-copy driver that ran out of chunks waits to be told (never set in copy mode). A
             // failure shows as frames lost for want of chunks, and is tried again.
-            if self.fill.needs_wakeup() {
-                let _ = self.fill.wakeup(self.rx.fd_mut(), 0);
+            if self.queues.fill.needs_wakeup() {
+                let _ = self.queues.fill.wakeup(self.queues.rx.fd_mut(), 0);
             }
             return;
         }
-        for desc in &self.scratch[..n] {
-            let (index, len) = ((desc.addr() / self.memory.chunk_size) as u32, desc.lengths().data());
-            // SAFETY: the chunk left the pool in `refill`, and the kernel has returned it.
-            let mut frame = unsafe { pool.adopt(index, len) };
-            if self.complete_checksums
-                && let Ok(headers) = wire::parse(&frame)
-            {
-                self.completed += u64::from(checksum::complete_partial(&mut frame, &headers));
+        for i in 0..n {
+            let desc = self.scratch[i];
+            if let Some(frame) = self.received(pool, &desc) {
+                burst.push(frame);
             }
-            burst.push(frame);
         }
         self.filled -= n;
         self.refill(pool);
@@ -262,22 +371,27 @@ impl Port for XdpPort {
 
     fn tx_room(&mut self, pool: &mut Pool) -> usize {
         self.complete(pool);
-        TX_WINDOW - self.in_flight
+        let room = TX_WINDOW.saturating_sub(self.in_flight);
+        match pool.large_free_count() == pool.large() {
+            true => room,
+            // Any of the frames may be a large one, for which there must be chunks.
+            false => room.min(pool.free_count() / LARGE_SIZE.div_ceil(pool.capacity())),
+        }
     }
 
-    fn tx_burst(&mut self, _: &mut Pool, burst: &mut Burst) {
-        let n = burst.len();
-        for (slot, frame) in self.scratch.iter_mut().zip(burst.drain()) {
-            let len = frame.len();
-            *slot = self.memory.descs[frame.into_index() as usize];
-            // SAFETY: the chunk is of this UMEM, and the Frame that owned it just gave it up; only
-            // the descriptor's length is set.
-            unsafe { self.memory.umem.data_mut(slot) }.cursor().set_pos(len);
+    fn tx_burst(&mut self, pool: &mut Pool, burst: &mut Burst) {
+        let mut n = 0;
+        for frame in burst.drain() {
+            if pool.is_large(&frame) {
+                self.produce(n);
+                n = 0;
+                self.send_large(pool, frame);
+            } else {
+                self.scratch[n] = self.lend(frame, false);
+                n += 1;
+            }
         }
-        // SAFETY: as above; each descriptor is of a chunk that nobody else has.
-        let produced = unsafe { self.tx.produce(&self.scratch[..n]) };
-        assert_eq!(produced, n, "the window is smaller than the ring");
-        self.in_flight += n;
+        self.produce(n);
     }
 
     fn kick(&mut self) -> io::Result<()> {
@@ -285,11 +399,10 @@ impl Port for XdpPort {
             if self.tx_pending() == 0 {
                 return Ok(());
             }
-            self.kicks += 1;
+            self.counts.tx_kicks += 1;
+            let fd = self.queues.tx.fd().as_raw_fd();
             // SAFETY: an empty message to an open socket.
-            let sent = unsafe {
-                libc::sendto(self.tx.fd().as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
-            };
+            let sent = unsafe { libc::sendto(fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
             if sent < 0 {
                 let error = io::Error::last_os_error();
                 return match error.raw_os_error() {
@@ -300,7 +413,7 @@ impl Port for XdpPort {
                     Some(libc::ENXIO | libc::ENODEV | libc::EBADF) => Err(error),
                     // Too much under way at the receiver, the link is down, memory is short: later.
                     _ => {
-                        self.kick_errors += 1;
+                        self.counts.tx_kick_errors += 1;
                         Ok(())
                     }
                 };
@@ -310,21 +423,16 @@ impl Port for XdpPort {
     }
 
     fn tx_pending(&mut self) -> usize {
-        (RING - self.tx.nb_free_exact()) as usize
+        (RING - self.queues.tx.nb_free_exact()) as usize
     }
 
     fn held(&self) -> usize {
-        self.filled + self.in_flight
+        self.lent.count() + self.gather.held()
     }
 
     fn stats(&self) -> DeviceStats {
-        let own = DeviceStats {
-            tx_kicks: self.kicks,
-            tx_kick_errors: self.kick_errors,
-            checksums_completed: self.completed,
-            ..Default::default()
-        };
-        match self.rx.fd().xdp_statistics() {
+        let own = DeviceStats { rx_no_buffer: self.gather.skipped(), ..self.counts };
+        match self.queues.rx.fd().xdp_statistics() {
             Ok(s) => DeviceStats {
                 rx_dropped: s.rx_dropped(),
                 rx_ring_full: s.rx_ring_full(),

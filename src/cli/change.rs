@@ -1,0 +1,128 @@
+use clap::{Args, Subcommand, ValueEnum};
+use ipnet::IpNet;
+
+use crate::control::{Change, NewPort, Request};
+use crate::id::PortKind;
+use crate::runtime::report::Report;
+use crate::units::BitRate;
+use crate::wire::MacAddr;
+
+use super::run::Mode;
+use super::show::text;
+use super::which::{Which, ask};
+use super::{Failure, Outcome, print};
+
+#[derive(Args, Debug)]
+pub(super) struct ReloadArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Every switch of the running lab, or every switch that `weft run` started
+    #[arg(long, conflicts_with_all = ["switch", "socket"])]
+    all: bool,
+    /// Machine-readable: a line of JSON a switch
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub(super) enum PortCommand {
+    /// Give a running switch one port more, until it is reloaded
+    Add(AddArgs),
+    /// Take a port away from a running switch, until it is reloaded
+    Del(PortArgs),
+    /// Put a port back into service
+    Up(PortArgs),
+    /// Take a port out of service: it keeps its interface, but takes and sends nothing
+    Down(PortArgs),
+}
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct PortArgs {
+    /// The port's interface
+    interface: String,
+    #[command(flatten)]
+    which: Which,
+    /// Machine-readable: a line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct AddArgs {
+    #[command(flatten)]
+    port: PortArgs,
+    /// What is at the other end
+    #[arg(long, value_enum)]
+    kind: Kind,
+    /// Rate to pace the port to, like 10Gbit; 0 = unlimited
+    #[arg(long, default_value = "0")]
+    rate: BitRate,
+    /// Largest IP packet in bytes [default: the interface's MTU]
+    #[arg(long)]
+    mtu: Option<u16>,
+    /// Where in the kernel frames are taken
+    #[arg(long, value_enum, default_value = "native")]
+    mode: Mode,
+    /// Destination MAC on this fabric link [default: one that every switch takes]
+    #[arg(long)]
+    peer_mac: Option<MacAddr>,
+    /// A prefix that leads by this port too, beside the ports it leads by already; more than once for
+    /// several
+    #[arg(long, value_name = "PREFIX")]
+    route: Vec<IpNet>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Kind {
+    /// A host of the segment
+    Host,
+    /// A switch of the tier above
+    Up,
+    /// A switch of the tier below
+    Down,
+}
+
+pub(super) fn reload(args: &ReloadArgs) -> Outcome {
+    let sockets = args.which.sockets(args.all)?;
+    for socket in &sockets {
+        let answer = ask(socket, &Request::Change(Change::Reload))?;
+        tell(&answer, args.json, sockets.len() > 1)?;
+    }
+    Ok(())
+}
+
+pub(super) fn port(command: PortCommand) -> Outcome {
+    let (args, change) = match command {
+        PortCommand::Add(args) => {
+            let kind = match args.kind {
+                Kind::Host => PortKind::Host,
+                Kind::Up => PortKind::Up,
+                Kind::Down => PortKind::Down,
+            };
+            let new = NewPort {
+                interface: args.port.interface.clone(),
+                kind,
+                rate: args.rate,
+                mtu: args.mtu,
+                mode: args.mode.into(),
+                peer_mac: args.peer_mac,
+                routes: args.route,
+            };
+            (args.port, Change::Add(new))
+        }
+        PortCommand::Del(args) => (args.clone(), Change::Del(args.interface)),
+        PortCommand::Up(args) => (args.clone(), Change::Up(args.interface)),
+        PortCommand::Down(args) => (args.clone(), Change::Down(args.interface)),
+    };
+    let socket = args.which.sockets(false)?.remove(0);
+    tell(&ask(&socket, &Request::Change(change))?, args.json, false)
+}
+
+fn tell(answer: &str, json: bool, titled: bool) -> Outcome {
+    if json {
+        return print(answer);
+    }
+    let report: Report =
+        serde_json::from_str(answer).map_err(|e| Failure::failed(format!("the switch speaks another version: {e}")))?;
+    print(&text(&report, titled))
+}

@@ -1,0 +1,163 @@
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ipnet::IpNet;
+
+use super::{PortConfig, QueueOptions, SwitchConfig};
+use crate::id::{PortId, PortMask};
+
+/// Which interface stands at each [`PortId`] of a running switch. A port keeps its number as long as it
+/// is there, also when the configuration names it in another place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout(Vec<Option<String>>);
+
+impl Layout {
+    /// That of a switch started with `config`: as its ports stand there.
+    pub fn of(config: &SwitchConfig) -> Layout {
+        Layout(config.ports.iter().map(|p| Some(p.interface.clone())).collect())
+    }
+
+    /// The number of the port on `interface`.
+    pub fn port(&self, interface: &str) -> Option<PortId> {
+        self.0.iter().position(|name| name.as_deref() == Some(interface)).map(|i| PortId(i as u8))
+    }
+
+    /// The interface of a port.
+    pub fn interface(&self, port: PortId) -> Option<&str> {
+        self.0.get(port.index())?.as_deref()
+    }
+
+    fn add(&mut self, interface: &str) -> PortId {
+        let free = self.0.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.0.push(None);
+            self.0.len() - 1
+        });
+        self.0[free] = Some(interface.into());
+        PortId(free as u8)
+    }
+
+    /// The routes of `config` with the ports' numbers here.
+    pub fn routes(&self, config: &SwitchConfig) -> Vec<(IpNet, PortMask)> {
+        let number = |p: &PortId| config.ports.get(p.index()).and_then(|p| self.port(&p.interface));
+        config.routes.iter().map(|r| (r.prefix, r.ports.iter().filter_map(number).collect())).collect()
+    }
+}
+
+/// One step from one configuration of a running switch to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// The port is gone; its number is free.
+    RemovePort(PortId),
+    /// A port that was not there.
+    AddPort(PortId, PortConfig),
+    /// A port's rate, MTU, peer or state.
+    SetPort(PortId, PortConfig),
+    /// The limits of all queues.
+    SetQueues(QueueOptions),
+    /// Segment, router addresses and routes.
+    SetForwarding,
+}
+
+/// What leads from one configuration to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Where the ports stand afterwards.
+    pub layout: Layout,
+    /// What to do, in this order.
+    pub commands: Vec<Command>,
+    /// The same in words, a change each.
+    pub summary: Vec<String>,
+}
+
+/// Keys that only a restart can change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fixed(pub Vec<String>);
+
+impl fmt::Display for Fixed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a running switch keeps its {}: restart it to change that, or put back what it was",
+            self.0.join(", ")
+        )
+    }
+}
+
+impl std::error::Error for Fixed {}
+
+/// The steps from `old`, which runs with its ports at `layout`, to `new`. Both are valid. What does
+/// not differ is not touched, and the order of ports and routes means nothing.
+///
+/// # Errors
+/// The keys that differ and can't change while the switch runs.
+pub fn diff(old: &SwitchConfig, layout: &Layout, new: &SwitchConfig) -> Result<Plan, Fixed> {
+    let mut fixed = fixed_keys(old, new);
+    let mut plan = Plan { layout: layout.clone(), commands: Vec::new(), summary: Vec::new() };
+    for gone in old.ports.iter().filter(|p| new.port(&p.interface).is_none()) {
+        if let Some(id) = layout.port(&gone.interface) {
+            plan.layout.0[id.index()] = None;
+            plan.commands.push(Command::RemovePort(id));
+            plan.summary.push(format!("port `{}` removed", gone.interface));
+        }
+    }
+    for port in &new.ports {
+        let name = &port.interface;
+        match old.port(name).map(|at| &old.ports[at.index()]) {
+            None => {
+                let id = plan.layout.add(name);
+                plan.commands.push(Command::AddPort(id, port.clone()));
+                plan.summary.push(format!("port `{name}` added"));
+            }
+            Some(was) if was == port => {}
+            Some(was) => {
+                if was.kind != port.kind {
+                    fixed.push(format!("`kind` of port `{name}` (but it can be removed and added)"));
+                }
+                if was.mode != port.mode {
+                    fixed.push(format!("`mode` of port `{name}` (but it can be removed and added)"));
+                }
+                if let Some(id) = layout.port(name) {
+                    plan.commands.push(Command::SetPort(id, port.clone()));
+                    plan.summary.push(format!("port `{name}` changed"));
+                }
+            }
+        }
+    }
+    if old.queues != new.queues {
+        plan.commands.push(Command::SetQueues(new.queues));
+        plan.summary.push("queue limits changed".into());
+    }
+    let addresses = |c: &SwitchConfig| (c.segment, c.router_ipv4, c.router_ipv6);
+    let routes = |c: &SwitchConfig, l: &Layout| l.routes(c).into_iter().collect::<BTreeMap<_, _>>();
+    let (before, after) = (routes(old, layout), routes(new, &plan.layout));
+    if addresses(old) != addresses(new) {
+        plan.summary.push("addresses changed".into());
+    }
+    let added = after.keys().filter(|p| !before.contains_key(p)).count();
+    let removed = before.keys().filter(|p| !after.contains_key(p)).count();
+    let changed = after.iter().filter(|(p, ports)| before.get(p).is_some_and(|was| was != *ports)).count();
+    if added + removed + changed > 0 {
+        plan.summary.push(format!("routes: {added} added, {removed} removed, {changed} changed"));
+    }
+    if addresses(old) != addresses(new) || before != after {
+        plan.commands.push(Command::SetForwarding);
+    }
+    if fixed.is_empty() { Ok(plan) } else { Err(Fixed(fixed)) }
+}
+
+fn fixed_keys(old: &SwitchConfig, new: &SwitchConfig) -> Vec<String> {
+    let (a, b) = (&old.runtime, &new.runtime);
+    let keys = [
+        ("name", old.name != new.name),
+        ("id", old.id != new.id),
+        ("role", old.role != new.role),
+        ("selector", old.selector != new.selector),
+        ("seed", old.seed != new.seed),
+        ("mac", old.mac != new.mac),
+        ("runtime.poll", a.poll != b.poll),
+        ("runtime.core", a.core != b.core),
+        ("runtime.frames", a.frames != b.frames),
+        ("runtime.control", a.control != b.control),
+    ];
+    keys.iter().filter(|(_, differs)| *differs).map(|(key, _)| format!("`{key}`")).collect()
+}

@@ -1,0 +1,94 @@
+use std::io;
+
+use crate::config::PortConfig;
+use crate::frame::Pool;
+use crate::port::xdp::{Device, XdpPort};
+use crate::port::{DeviceStats, Port};
+use crate::time::{Instant, MICROS, MILLIS};
+
+/// How soon to look again at a ring that was full, or has frames the kernel did not take.
+pub(crate) const RETRY: u64 = 100 * MICROS;
+/// Longest time between two looks at such a ring.
+const MAX_RETRY: u64 = 10 * MILLIS;
+
+/// A port of a running switch: what it is to be, and the interface that it has at the moment, if any.
+pub(super) struct PortSlot {
+    pub config: PortConfig,
+    /// The interface, as it was last seen.
+    pub device: Device,
+    pub socket: Option<XdpPort>,
+    /// Why there is no socket.
+    pub absent: String,
+    /// What was counted at sockets that are closed.
+    earlier: DeviceStats,
+    /// When to kick again for frames that the kernel left in the ring, and how long after that.
+    pub next_kick: Instant,
+    retry: u64,
+}
+
+impl PortSlot {
+    /// A port that has no socket yet.
+    pub fn new(config: PortConfig, device: Device) -> PortSlot {
+        PortSlot {
+            config,
+            device,
+            socket: None,
+            absent: "not open yet".into(),
+            earlier: DeviceStats::default(),
+            next_kick: Instant::ZERO,
+            retry: RETRY,
+        }
+    }
+
+    /// Why it carries no traffic, as far as interface and configuration go.
+    pub fn out_of_service(&self) -> Option<&str> {
+        match () {
+            () if !self.config.enabled => Some("taken out of service"),
+            () if self.socket.is_none() => Some(&self.absent),
+            () if !self.device.up => Some("interface is down"),
+            () if !self.device.carrier => Some("no carrier"),
+            () => None,
+        }
+    }
+
+    /// MTU of the interface in bytes of L3.
+    pub fn mtu(&self) -> u16 {
+        self.device.mtu.min(u32::from(u16::MAX)) as u16
+    }
+
+    /// Kicks if there is something in the ring: at once for `fresh` frames, else at growing intervals,
+    /// for a link may be down for long.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub fn kick(&mut self, now: Instant, fresh: bool) -> io::Result<()> {
+        let Some(socket) = &mut self.socket else { return Ok(()) };
+        if !fresh && (now < self.next_kick || socket.tx_pending() == 0) {
+            return Ok(());
+        }
+        socket.kick()?;
+        self.retry = if fresh || socket.tx_pending() == 0 { RETRY } else { (2 * self.retry).min(MAX_RETRY) };
+        self.next_kick = now + self.retry;
+        Ok(())
+    }
+
+    /// Takes the socket out, with all chunks that are not with the kernel given back, to be closed.
+    pub fn detach(&mut self, pool: &mut Pool, why: &str) -> Option<XdpPort> {
+        let mut socket = self.socket.take()?;
+        self.earlier.add(&socket.stop(pool));
+        self.absent = why.into();
+        Some(socket)
+    }
+
+    /// Counters of all its sockets.
+    pub fn stats(&self) -> DeviceStats {
+        let mut stats = self.socket.as_ref().map(Port::stats).unwrap_or_default();
+        stats.add(&self.earlier);
+        stats
+    }
+
+    /// Chunks and buffers with the socket.
+    pub fn held(&self) -> usize {
+        self.socket.as_ref().map_or(0, Port::held)
+    }
+}
