@@ -193,13 +193,13 @@ fn a_switch_starts_with_a_port_that_is_down_and_serves_it_when_it_comes_up() {
 #[test]
 fn an_mtu_that_changes_while_the_switch_runs_is_kept_to_from_then_on() {
     let Some(_turn) = turn("mtu") else { return };
-    let bed = Bed::new("mtu", &[Host, Host, Host]);
+    let bed = Bed::new("mtu", &[Host; 4]);
     let switch = bed.start(&bed.toml(""), &[]);
     ping_all_pairs(&bed.hosts);
-    let large = |bytes: &str| bed.hosts[1].ping(bed.hosts[2].ipv4.into(), &["-M", "do", "-s", bytes]);
+    let large = |bytes: &str| bed.hosts[2].ping(bed.hosts[3].ipv4.into(), &["-M", "do", "-s", bytes]);
     nothing_is_lost_while(&bed, || {
         for mtu in [9000, 1400] {
-            for i in 1..=2 {
+            for i in 2..=3 {
                 ip(&bed.switch, &format!("link set p{i} mtu {mtu}"));
                 ip(&bed.hosts[i].netns, &format!("link set eth0 mtu {mtu}"));
                 wait_for(&switch, &format!("p{i}"), |_, _| books::port(&switch.socket, &format!("p{i}")).mtu == mtu);
