@@ -16,6 +16,7 @@ pub mod fib;
 pub mod hooks;
 /// The ingress stage.
 pub mod ingress;
+pub mod link;
 mod martian;
 pub mod neighbour;
 pub mod reply;
