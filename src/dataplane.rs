@@ -3,8 +3,9 @@
 
 use crate::config::{Selector, SwitchConfig};
 use crate::counters::{Ledger, PortCounters};
+use crate::fabric::link::LinkView;
 use crate::fabric::view::{NeighbourView, PathView, StationView};
-use crate::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Scheme};
+use crate::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, HelloConfig, Scheme};
 use crate::frame::{Burst, Pool};
 use crate::id::{PortId, PortMask};
 use crate::pisa::tm::QueueLimits;
@@ -45,6 +46,10 @@ pub trait Dataplane: Send {
     fn stations(&self, now: Instant) -> Vec<StationView>;
     /// Routes.
     fn paths(&self) -> Vec<PathView>;
+    /// The state of a port's link.
+    fn link(&self, port: PortId) -> LinkView;
+    /// What is at the other end of `port` was exchanged: see [`crate::fabric::link::Links::reset`].
+    fn reset_link(&mut self, port: PortId);
 }
 
 impl<S: Scheme> Dataplane for Switch<Fabric<S>>
@@ -72,8 +77,8 @@ where
     }
     fn set_port_up(&mut self, port: PortId, up: bool, pool: &mut Pool) {
         Switch::set_port_up(self, port, up, pool);
-        let live = (0..self.ports()).map(|i| PortId(i as u8)).filter(|p| self.is_port_up(*p)).collect();
-        self.ingress_mut().set_live(live);
+        let up = (0..self.ports()).map(|i| PortId(i as u8)).filter(|p| self.is_port_up(*p)).collect();
+        self.ingress_mut().set_up(up);
     }
     fn is_port_up(&self, port: PortId) -> bool {
         Switch::is_port_up(self, port)
@@ -99,6 +104,12 @@ where
     fn paths(&self) -> Vec<PathView> {
         self.ingress().path_views()
     }
+    fn link(&self, port: PortId) -> LinkView {
+        self.ingress().links().view(port)
+    }
+    fn reset_link(&mut self, port: PortId) {
+        self.ingress_mut().reset_link(port);
+    }
 }
 
 /// The forwarding part of a configuration. `mtus` are the ports' MTUs in bytes of IP packet, by
@@ -110,8 +121,10 @@ pub fn fabric_config(config: &SwitchConfig, mtus: &[u16]) -> FabricConfig {
         peer: p.peer_mac.unwrap_or(crate::config::FABRIC_MAC),
         mtu: p.mtu.unwrap_or(*mtu),
         rx_mtu: *mtu,
+        hello: p.hello,
     };
     FabricConfig {
+        id: config.id,
         mac: config.mac,
         fabric_mac: crate::config::FABRIC_MAC,
         ports: config.ports.iter().zip(mtus).map(port).collect(),
@@ -121,6 +134,7 @@ pub fn fabric_config(config: &SwitchConfig, mtus: &[u16]) -> FabricConfig {
         router_v6: config.router_ipv6,
         routes: config.routes.iter().map(|r| (r.prefix, r.ports.iter().copied().collect())).collect(),
         seed: config.seed,
+        hello: HelloConfig { interval: config.hello.interval.0, multiplier: config.hello.multiplier },
     }
 }
 

@@ -6,8 +6,8 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use super::error::{Found, Place, Table, label};
 use super::file::out_of_range;
 use super::{
-    FRAMES, MAX_INTERFACE_NAME, MAX_SOCKET_PATH, MAX_SWITCH_NAME, MIN_IPV6_MTU, MTU, PortConfig, QUEUE_BYTES,
-    QUEUE_PACKETS, RATE, Segment, SwitchConfig,
+    FRAMES, HELLO_INTERVAL, HELLO_MULTIPLIER, HelloMode, HelloOptions, MAX_INTERFACE_NAME, MAX_SOCKET_PATH,
+    MAX_SWITCH_NAME, MIN_IPV6_MTU, MTU, PortConfig, QUEUE_BYTES, QUEUE_PACKETS, RATE, Segment, SwitchConfig,
 };
 use crate::id::{MAX_PORTS, PortKind, Role};
 use crate::units::BitRate;
@@ -25,6 +25,7 @@ pub(super) fn problems(config: &SwitchConfig) -> Found {
     }
     runtime(config, &mut found);
     queues(config, &mut found);
+    hello(&config.hello, &mut found);
     ports(config, &mut found);
     routes(config, &mut found);
     found
@@ -175,6 +176,17 @@ fn queues(config: &SwitchConfig, found: &mut Found) {
     }
 }
 
+fn hello(hello: &HelloOptions, found: &mut Found) {
+    let mut note = |key, message: String| found.push((Table::Hello.key(key), label(Table::Hello, None) + &message));
+    let interval = hello.interval;
+    if interval.0 != 0 && !HELLO_INTERVAL.contains(&interval.0) {
+        note("interval", format!("interval {interval} is out of range: write 1ms to 10s, or \"0\" for no hellos"));
+    }
+    if !HELLO_MULTIPLIER.contains(&hello.multiplier) {
+        note("multiplier", out_of_range("multiplier", hello.multiplier, HELLO_MULTIPLIER));
+    }
+}
+
 fn ports(config: &SwitchConfig, found: &mut Found) {
     if config.ports.is_empty() {
         found.push((Table::Top.key("port"), "no ports: add a [[port]] with interface and kind".into()));
@@ -189,9 +201,11 @@ fn ports(config: &SwitchConfig, found: &mut Found) {
     for (i, port) in config.ports.iter().enumerate() {
         let table = Table::Port(i);
         let who = label(table, Some(&port.interface));
-        check_port(config.role, ipv6, port, &mut |key, message| {
-            found.push((table.key(key), format!("{who}{message}")))
-        });
+        let mut note = |key: &'static str, message: String| found.push((table.key(key), format!("{who}{message}")));
+        check_port(config.role, ipv6, port, &mut note);
+        if port.hello == HelloMode::Required && config.hello.interval.0 == 0 {
+            note("hello", "hello is required, but there are none with [hello] interval 0: write an interval".into());
+        }
         if let Some(first) = seen.insert(&port.interface, i) {
             let message = format!("{who}interface is port number {} already: take one out", first + 1);
             found.push((table.key("interface"), message));
@@ -239,6 +253,9 @@ fn check_port(role: Role, ipv6: bool, port: &PortConfig, note: &mut dyn FnMut(&'
             ),
         ),
         _ => {}
+    }
+    if port.kind == PortKind::Host && port.hello != HelloMode::Off {
+        note("hello", "hello on a host port, hosts say none: take it out".into());
     }
     if let Some(mac) = port.peer_mac {
         if port.kind == PortKind::Host {

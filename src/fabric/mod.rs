@@ -13,6 +13,7 @@ pub mod bridge;
 pub mod egress;
 /// Routes.
 pub mod fib;
+mod hello;
 pub mod hooks;
 /// The ingress stage.
 pub mod ingress;
@@ -30,6 +31,7 @@ use crate::pisa::Program;
 pub use egress::FabricEgress;
 pub use hooks::{Scheme, SchemeEgress, SchemeIngress};
 pub use ingress::{FabricConfig, FabricIngress, FabricPort};
+pub use link::{HelloConfig, HelloMode};
 
 /// The program of a switch that runs scheme `S`.
 #[derive(Debug)]
