@@ -29,11 +29,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
             let Some((port, hello)) = self.links.next_hello() else { break };
             let Some(mut frame) = cx.pool.alloc() else { continue };
             frame.set_len(hello::FRAME_LEN);
-            let Some(bytes) = frame.first_chunk_mut() else {
-                cx.pool.free(frame);
-                continue;
-            };
-            hello.emit(self.mac, bytes);
+            hello.emit(self.mac, frame.first_chunk_mut().expect("as long as was set"));
             cx.outbox.generate(frame, Meta::new(Headers::default(), port), Action::Forward(port, Queue::Control));
         }
     }
