@@ -10,7 +10,7 @@ use super::{
     MAX_SWITCH_NAME, MIN_IPV6_MTU, MTU, PortConfig, QUEUE_BYTES, QUEUE_PACKETS, RATE, Segment, SwitchConfig,
 };
 use crate::id::{MAX_PORTS, PortKind, Role};
-use crate::units::BitRate;
+use crate::units::{BitRate, Duration, UnitError};
 use crate::wire::MacAddr;
 
 /// Highest core number accepted; the kernel's own limit (NR_CPUS) is 8192, machines have fewer.
@@ -178,9 +178,8 @@ fn queues(config: &SwitchConfig, found: &mut Found) {
 
 fn hello(hello: &HelloOptions, found: &mut Found) {
     let mut note = |key, message: String| found.push((Table::Hello.key(key), label(Table::Hello, None) + &message));
-    let interval = hello.interval;
-    if interval.0 != 0 && !HELLO_INTERVAL.contains(&interval.0) {
-        note("interval", format!("interval {interval} is out of range: write 1ms to 10s, or \"0\" for no hellos"));
+    if let Some(reason) = no_interval(hello.interval) {
+        note("interval", format!("interval {} {reason}", hello.interval));
     }
     if !HELLO_MULTIPLIER.contains(&hello.multiplier) {
         note("multiplier", out_of_range("multiplier", hello.multiplier, HELLO_MULTIPLIER));
@@ -268,6 +267,18 @@ fn check_port(role: Role, ipv6: bool, port: &PortConfig, note: &mut dyn FnMut(&'
             );
         }
     }
+}
+
+/// Why hellos can't be so far apart, and what to write.
+fn no_interval(interval: Duration) -> Option<&'static str> {
+    let possible = interval == Duration(0) || HELLO_INTERVAL.contains(&interval.0);
+    (!possible).then_some("is out of range: write 1ms to 10s, or \"0\" for no hellos")
+}
+
+/// Reads an interval of hellos.
+pub(crate) fn hello_interval(text: &str) -> Result<Duration, String> {
+    let interval = text.parse().map_err(|e: UnitError| e.to_string())?;
+    no_interval(interval).map_or(Ok(interval), |reason| Err(format!("{interval} {reason}")))
 }
 
 /// Why no link has this rate, and what to write.

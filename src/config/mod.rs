@@ -23,8 +23,8 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 pub use error::{ConfigError, Problem};
-// What `topo` reads a fabric's file with.
-pub(crate) use check::no_rate;
+// What `topo` reads a fabric's file with, and `cli` its options.
+pub(crate) use check::{hello_interval, no_rate};
 pub(crate) use error::{Document, Found, Table, link_name};
 pub(crate) use file::{Int, Reader, Text, out_of_range};
 

@@ -179,7 +179,7 @@ impl Build<'_> {
             router_ipv6: None,
             segment: None,
             queues: QueueOptions::default(),
-            hello: HelloOptions::default(),
+            hello: HelloOptions { interval: self.options.hello_interval, ..HelloOptions::default() },
             ports: vec![],
             routes: vec![],
         };

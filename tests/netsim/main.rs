@@ -34,22 +34,17 @@ use weft::units::{BitRate, Duration};
 
 const RATE: BitRate = BitRate(1_000_000_000);
 
+/// Without hellos: what a scenario counts and times is then its own.
 fn options(seed: u64) -> FabricOptions {
-    FabricOptions { rate: RATE, seed, ..FabricOptions::default() }
+    FabricOptions { rate: RATE, seed, hello_interval: Duration(0), ..FabricOptions::default() }
 }
 
 fn leaf_spine(seed: u64) -> Fabric {
-    quiet(Fabric::leaf_spine(2, 2, &options(seed)).expect("a fabric"))
+    Fabric::leaf_spine(2, 2, &options(seed)).expect("a fabric")
 }
 
 fn fat_tree(seed: u64) -> Fabric {
-    quiet(Fabric::fat_tree(4, &options(seed)).expect("a fabric"))
-}
-
-/// Without hellos: what a scenario counts and times is then its own.
-fn quiet(mut fabric: Fabric) -> Fabric {
-    fabric.switches.iter_mut().for_each(|switch| switch.config.hello.interval = Duration(0));
-    fabric
+    Fabric::fat_tree(4, &options(seed)).expect("a fabric")
 }
 
 /// What a scenario gave, a line of the table of results.
@@ -364,6 +359,8 @@ fn incast(scenario: &'static str, fabric: &Fabric) -> Outcome {
 /// Every scenario of the table.
 fn scenarios(seed: u64) -> Vec<Outcome> {
     let (small, large) = (leaf_spine(seed), fat_tree(seed));
+    let hellos = FabricOptions { hello_interval: Duration(10 * MILLIS), ..options(seed) };
+    let talking = Fabric::leaf_spine(2, 2, &hellos).expect("a fabric");
     vec![
         all_pairs_ping("leaf-spine 2x2 all-pairs ping", &small),
         all_pairs_ping("fat-tree 4 all-pairs ping", &large),
@@ -372,7 +369,7 @@ fn scenarios(seed: u64) -> Vec<Outcome> {
         spread("leaf-spine 2x2 ECMP", &small, "h0-0-2", "h0-1-3"),
         spread("fat-tree 4 ECMP", &large, "h0-0-2", "h3-1-3"),
         link_failure("leaf-spine 2x2 link failure", &small),
-        deaf_link("leaf-spine 2x2 deaf link", &Fabric::leaf_spine(2, 2, &options(seed)).expect("a fabric")),
+        deaf_link("leaf-spine 2x2 deaf link", &talking),
         incast("leaf-spine 2x2 incast 3:1", &small),
     ]
 }
