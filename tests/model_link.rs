@@ -57,7 +57,8 @@ impl Pair {
     fn pass(&mut self) {
         for i in 0..2 {
             let before = self.ends[i].live();
-            while let Some((_, hello)) = self.wires[i].flying.pop_front_if(|(at, _)| *at <= self.now) {
+            while self.wires[i].flying.front().is_some_and(|(at, _)| *at <= self.now) {
+                let (_, hello) = self.wires[i].flying.pop_front().expect("there is one");
                 self.ends[i].heard(self.now, P0, &hello);
             }
             if self.ends[i].next_deadline().is_some_and(|due| due <= self.now) {

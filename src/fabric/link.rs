@@ -93,7 +93,7 @@ pub enum Reason {
     Silent,
     /// The peer said that it does not hear this switch any more.
     PeerDown,
-    /// Another switch or port was heard than before, or the same one anew.
+    /// Another switch, or another of its ports, was heard than before.
     PeerChanged,
 }
 
