@@ -320,7 +320,7 @@ impl Links {
     /// When the next beat or the first expiry is due.
     fn due(&self) -> Option<Instant> {
         let beat = (!self.listening.is_empty()).then_some(self.next_beat);
-        self.links.iter().fold(beat, |due, link| earliest(due, link.expires))
+        self.listening.iter().fold(beat, |due, port| earliest(due, self.links[port.index()].expires))
     }
 
     /// The device of `port` went down or came up. No hello leaves by a port that is down; one that comes up
