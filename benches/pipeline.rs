@@ -14,9 +14,9 @@ use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding};
+use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, HelloConfig, HelloMode};
 use weft::frame::{BURST, Burst, Pool};
-use weft::id::{PortId, PortKind, PortMask};
+use weft::id::{PortId, PortKind, PortMask, SwitchId};
 use weft::pisa::{PortLimits, Switch};
 use weft::scheme::ecmp::{Ecmp, EcmpEgress, EcmpIngress};
 use weft::time::Instant;
@@ -162,10 +162,11 @@ struct Pipeline {
 
 impl Pipeline {
     fn new() -> Pipeline {
-        let host = FabricPort { kind: PortKind::Host, peer: SPINE, mtu: 1500, rx_mtu: 1500 };
-        let up = FabricPort { kind: PortKind::Up, peer: SPINE, mtu: 1600, rx_mtu: 1600 };
+        let host = FabricPort { kind: PortKind::Host, peer: SPINE, mtu: 1500, rx_mtu: 1500, hello: HelloMode::Off };
+        let up = FabricPort { kind: PortKind::Up, mtu: 1600, rx_mtu: 1600, ..host };
         let uplinks: PortMask = (HOSTS..HOSTS + UPLINKS).map(PortId).collect();
         let config = FabricConfig {
+            id: SwitchId(0),
             mac: SWITCH,
             fabric_mac: SPINE,
             ports: [vec![host; HOSTS.into()], vec![up; UPLINKS.into()]].concat(),
@@ -177,6 +178,7 @@ impl Pipeline {
                 routes: ["0.0.0.0/0", "::/0"].map(|p| (p.parse().expect("a prefix"), uplinks)).to_vec(),
             },
             seed: 1,
+            hello: HelloConfig::OFF,
         };
         let limits = vec![PortLimits::default(); config.ports.len()];
         let ingress = FabricIngress::new(config, EcmpIngress);

@@ -42,6 +42,8 @@ drop_reasons! {
     MartianDestination = "martian_destination",
     /// An ARP packet or neighbour discovery message that fails its own rules.
     BadNeighbourMessage = "bad_neighbour_message",
+    /// A hello that fails its own rules, or of a version not known here: its sender counts as silent.
+    BadHello = "bad_hello",
     /// An ICMP echo request to the switch with a wrong ICMP checksum.
     BadIcmpChecksum = "bad_icmp_checksum",
     /// Not addressed to this switch's MAC on a port that only routes.

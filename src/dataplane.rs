@@ -3,10 +3,11 @@
 
 use ipnet::IpNet;
 
-use crate::config::{PortConfig, QueueOptions, Selector, SwitchConfig};
+use crate::config::{HelloOptions, PortConfig, QueueOptions, Selector, SwitchConfig};
 use crate::counters::{Ledger, PortCounters};
+use crate::fabric::link::LinkView;
 use crate::fabric::view::{NeighbourView, PathView, StationView};
-use crate::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, Scheme};
+use crate::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, HelloConfig, Scheme};
 use crate::frame::{Burst, Pool};
 use crate::id::{PortId, PortMask};
 use crate::pisa::tm::QueueLimits;
@@ -41,6 +42,8 @@ pub trait Dataplane: Send {
     fn remove_port(&mut self, now: Instant, id: PortId, pool: &mut Pool);
     /// [`FabricIngress::set_forwarding`].
     fn set_forwarding(&mut self, forwarding: &Forwarding);
+    /// [`FabricIngress::set_hello`].
+    fn set_hello(&mut self, options: &HelloOptions);
     /// [`Switch::drain`].
     fn drain(&mut self, now: Instant, pool: &mut Pool);
     /// [`Switch::counters`].
@@ -55,13 +58,19 @@ pub trait Dataplane: Send {
     fn stations(&self, now: Instant) -> Vec<StationView>;
     /// Routes.
     fn paths(&self) -> Vec<PathView>;
+    /// Ports that carry traffic: up, and with a link that is live.
+    fn live(&self) -> PortMask;
+    /// The state of a port's link.
+    fn link(&self, port: PortId) -> LinkView;
+    /// What is at the other end of `port` was exchanged: see [`crate::fabric::link::Links::reset`].
+    fn reset_link(&mut self, port: PortId);
 }
 
 impl<S: Scheme> Switch<Fabric<S>> {
     /// Tells the forwarding which ports are up.
     fn regroup(&mut self) {
-        let live = (0..self.ports()).map(|i| PortId(i as u8)).filter(|p| self.is_port_up(*p)).collect();
-        self.ingress_mut().set_live(live);
+        let up = (0..self.ports()).map(|i| PortId(i as u8)).filter(|p| self.is_port_up(*p)).collect();
+        self.ingress_mut().set_up(up);
     }
 }
 
@@ -112,6 +121,9 @@ where
     fn set_forwarding(&mut self, forwarding: &Forwarding) {
         self.ingress_mut().set_forwarding(forwarding);
     }
+    fn set_hello(&mut self, options: &HelloOptions) {
+        self.ingress_mut().set_hello(hello(options));
+    }
     fn drain(&mut self, now: Instant, pool: &mut Pool) {
         Switch::drain(self, now, pool);
     }
@@ -133,6 +145,15 @@ where
     fn paths(&self) -> Vec<PathView> {
         self.ingress().path_views()
     }
+    fn live(&self) -> PortMask {
+        self.ingress().links().live()
+    }
+    fn link(&self, port: PortId) -> LinkView {
+        self.ingress().links().view(port)
+    }
+    fn reset_link(&mut self, port: PortId) {
+        self.ingress_mut().reset_link(port);
+    }
 }
 
 /// The forwarding part of a configuration. `mtus` are the ports' MTUs in bytes of IP packet, by
@@ -141,11 +162,13 @@ where
 pub fn fabric_config(config: &SwitchConfig, mtus: &[u16]) -> FabricConfig {
     let routes = config.routes.iter().map(|r| (r.prefix, r.ports.iter().copied().collect())).collect();
     FabricConfig {
+        id: config.id,
         mac: config.mac,
         fabric_mac: crate::config::FABRIC_MAC,
         ports: config.ports.iter().zip(mtus).map(|(p, mtu)| fabric_port(p, *mtu)).collect(),
         forwarding: forwarding(config, routes),
         seed: config.seed,
+        hello: hello(&config.hello),
     }
 }
 
@@ -156,6 +179,7 @@ fn fabric_port(port: &PortConfig, mtu: u16) -> FabricPort {
         peer: port.peer_mac.unwrap_or(crate::config::FABRIC_MAC),
         mtu: port.mtu.unwrap_or(mtu),
         rx_mtu: mtu,
+        hello: port.hello,
     }
 }
 
@@ -168,6 +192,11 @@ pub fn forwarding(config: &SwitchConfig, routes: Vec<(IpNet, PortMask)>) -> Forw
         router_v6: config.router_ipv6,
         routes,
     }
+}
+
+/// When hellos are sent.
+fn hello(options: &HelloOptions) -> HelloConfig {
+    HelloConfig { interval: options.interval.0, multiplier: options.multiplier }
 }
 
 /// Rate and queue limits of a port.

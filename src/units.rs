@@ -11,7 +11,11 @@ pub struct BitRate(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Bytes(pub u64);
 
-/// Why a rate or a size could not be read.
+/// A length of time in nanoseconds; 0 is "off" where an interval is meant.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Duration(pub u64);
+
+/// Why a rate, a size or a time could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {what}: write a number and a unit, like {example}")]
 pub struct UnitError {
@@ -89,6 +93,21 @@ impl FromStr for Bytes {
     }
 }
 
+impl FromStr for Duration {
+    type Err = UnitError;
+
+    /// Reads `10ms`, `1s`, `500us`, `0`. A bare number other than 0 is refused: nothing says its unit.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const UNITS: &[(&str, u64)] = &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+        let value = if text.trim() == "0" { Some(0) } else { scaled(text, UNITS) };
+        value.map(Duration).ok_or_else(|| UnitError {
+            text: text.into(),
+            what: "time",
+            example: "\"10ms\", \"1s\" or \"0\"",
+        })
+    }
+}
+
 /// `value` with the largest unit that divides it.
 fn with_unit(value: u64, units: &[(u64, &str)], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (factor, name) =
@@ -111,6 +130,15 @@ impl fmt::Display for Bytes {
             return f.write_str("0B");
         }
         with_unit(self.0, &[(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "KB"), (1, "B")], f)
+    }
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("0");
+        }
+        with_unit(self.0, &[(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")], f)
     }
 }
 
@@ -158,6 +186,20 @@ mod tests {
         assert_eq!(BitRate(2_500_000_000).to_string(), "2500Mbit");
         assert_eq!(BitRate(0).to_string(), "unlimited");
         assert_eq!(Bytes(1536).to_string(), "1536B");
+    }
+
+    #[test]
+    fn times_read_with_units_and_print_back() {
+        for (text, ns) in [("10ms", 10_000_000), ("1s", 1_000_000_000), ("500us", 500_000), ("7ns", 7), ("0", 0)] {
+            assert_eq!(text.parse(), Ok(Duration(ns)));
+            assert_eq!(Duration(ns).to_string(), text);
+        }
+        assert_eq!("1.5 s".parse(), Ok(Duration(1_500_000_000)));
+        assert_eq!(Duration(1_500_000_000).to_string(), "1500ms");
+        for text in ["", "10", "10m", "-1ms", "soon", "99999999999999s"] {
+            let error = text.parse::<Duration>().unwrap_err().to_string();
+            assert!(error.contains("10ms"), "{error}");
+        }
     }
 
     #[test]

@@ -10,14 +10,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use packets::{Ends, arp, solicitation, udp};
-use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding};
+use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, HelloConfig, HelloMode};
 use weft::frame::{BURST, Burst, Pool};
-use weft::id::{PortId, PortKind, PortMask};
+use weft::id::{PortId, PortKind, PortMask, SwitchId};
 use weft::pisa::{PortLimits, Switch};
 use weft::scheme::ecmp::{Ecmp, EcmpEgress, EcmpIngress};
-use weft::time::{Instant, MICROS};
+use weft::time::{Instant, MICROS, MILLIS};
 use weft::units::BitRate;
 use weft::wire::MacAddr;
+use weft::wire::hello::{FRAME_LEN, Hello, LinkEnd, LinkState};
 
 /// The system's allocator, counting.
 struct Counting;
@@ -57,10 +58,11 @@ const FAR6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 2, 0, 0, 0, 2);
 
 /// A ToR: host ports 0 and 1, uplinks 2 and 3, paced to 10 Gbit/s so that queues fill and drain.
 fn tor() -> Switch<Fabric<Ecmp>> {
-    let host = FabricPort { kind: PortKind::Host, peer: SPINE, mtu: 1500, rx_mtu: 1500 };
-    let up = FabricPort { kind: PortKind::Up, ..host };
+    let host = FabricPort { kind: PortKind::Host, peer: SPINE, mtu: 1500, rx_mtu: 1500, hello: HelloMode::Off };
+    let up = FabricPort { kind: PortKind::Up, hello: HelloMode::Auto, ..host };
     let uplinks: PortMask = [PortId(2), PortId(3)].into_iter().collect();
     let config = FabricConfig {
+        id: SwitchId(1),
         mac: SWITCH,
         fabric_mac: SPINE,
         ports: vec![host, host, up, up],
@@ -72,14 +74,25 @@ fn tor() -> Switch<Fabric<Ecmp>> {
             routes: ["0.0.0.0/0", "::/0"].map(|p| (p.parse().expect("a prefix"), uplinks)).to_vec(),
         },
         seed: 1,
+        hello: HelloConfig { interval: MILLIS, multiplier: 3 },
     };
     let limits = PortLimits { rate: BitRate(10_000_000_000), ecn_mark_bytes: 10_000, ..PortLimits::default() };
     let ingress = FabricIngress::new(config, EcmpIngress);
     Switch::new(ingress, FabricEgress::new(EcmpEgress), &[limits; 4])
 }
 
+/// What the spine behind uplink 2 says: now that it hears us, now that it does not, so that the link comes
+/// and goes.
+fn spine_says(state: LinkState) -> (PortId, Vec<u8>) {
+    let sender = LinkEnd { switch: SwitchId(9), port: PortId(0) };
+    let heard = Some(LinkEnd { switch: SwitchId(1), port: PortId(2) });
+    let mut frame = [0; FRAME_LEN];
+    Hello { state, multiplier: 3, interval: 1_000, sender, heard }.emit(SPINE, &mut frame);
+    (PortId(2), frame.to_vec())
+}
+
 /// A frame of each kind that the packet path forwards, with the port it comes in by: up, down, bridged,
-/// flooded; and some that it drops.
+/// flooded; some that it drops; and hellos.
 fn mix() -> Vec<(PortId, Vec<u8>)> {
     let ends = |src_mac, dst_mac, src: IpAddr, dst: IpAddr| Ends { src_mac, dst_mac, src, dst };
     let neighbour = MacAddr([2, 0x68, 0, 0, 0, 3]);
@@ -96,6 +109,7 @@ fn mix() -> Vec<(PortId, Vec<u8>)> {
     mix.push((PortId(0), tagged));
     mix.push((PortId(0), mix[0].1[..30].to_vec()));
     mix.push((PortId(2), mix[0].1[..13].to_vec()));
+    mix.extend([LinkState::Init, LinkState::Up, LinkState::Down].map(spine_says));
     mix
 }
 
@@ -141,7 +155,7 @@ fn a_hundred_thousand_frames_are_forwarded_without_an_allocation() {
     let ledger = switch.ledger();
     ledger.check().expect("the conservation law");
     let sum = |of: fn(&weft::counters::PortCounters) -> u64| ledger.ports.iter().map(|(c, _)| of(c)).sum::<u64>();
-    assert!(sum(|c| c.rx) > 100_000 && sum(|c| c.tx) > 60_000, "too little was forwarded: {ledger:?}");
+    assert!(sum(|c| c.rx) > 100_000 && sum(|c| c.tx) > 45_000, "too little was forwarded: {ledger:?}");
     switch.drain(now, &mut pool);
     assert_eq!(pool.free_count(), pool.chunks());
 }

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use proptest::prelude::*;
 use weft::config::{
-    FABRIC_MAC, PollMode, PortConfig, QueueOptions, RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig,
-    XdpMode, derived_mac, derived_seed,
+    FABRIC_MAC, HelloMode, HelloOptions, PollMode, PortConfig, QueueOptions, RouteConfig, RuntimeOptions, Segment,
+    Selector, SwitchConfig, XdpMode, derived_mac, derived_seed,
 };
 use weft::id::{PortId, PortKind, PortMask, Role, SwitchId};
-use weft::units::{BitRate, Bytes};
+use weft::units::{BitRate, Bytes, Duration};
 use weft::wire::MacAddr;
 
 const FULL: &str = r#"name = "tor0-0"
@@ -39,6 +39,10 @@ bytes = "500KB"
 control_packets = 64
 ecn_mark = "100KB"
 
+[hello]
+interval = "20ms"
+multiplier = 5
+
 [[port]]
 interface = "h0-0-2"
 kind = "host"
@@ -50,6 +54,7 @@ mode = "generic"
 interface = "agg0-0"
 kind = "up"
 peer_mac = "02:77:00:00:00:05"
+hello = "required"
 
 [[port]]
 interface = "agg0-1"
@@ -87,6 +92,7 @@ fn every_key_of_a_file_arrives_in_the_configuration() {
         mode: XdpMode::Native,
         enabled: true,
         peer_mac: None,
+        hello: if kind == PortKind::Host { HelloMode::Off } else { HelloMode::Auto },
     };
     let expected = SwitchConfig {
         name: "tor0-0".into(),
@@ -105,6 +111,7 @@ fn every_key_of_a_file_arrives_in_the_configuration() {
             control: PathBuf::from("/run/lab/tor0-0.sock"),
         },
         queues: QueueOptions { packets: 512, bytes: Bytes(500_000), control_packets: 64, ecn_mark: Bytes(100_000) },
+        hello: HelloOptions { interval: Duration(20_000_000), multiplier: 5 },
         ports: vec![
             PortConfig {
                 rate: BitRate(10_000_000_000),
@@ -112,7 +119,11 @@ fn every_key_of_a_file_arrives_in_the_configuration() {
                 mode: XdpMode::Generic,
                 ..port("h0-0-2", PortKind::Host)
             },
-            PortConfig { peer_mac: Some(MacAddr([0x02, 0x77, 0, 0, 0, 5])), ..port("agg0-0", PortKind::Up) },
+            PortConfig {
+                peer_mac: Some(MacAddr([0x02, 0x77, 0, 0, 0, 5])),
+                hello: HelloMode::Required,
+                ..port("agg0-0", PortKind::Up)
+            },
             port("agg0-1", PortKind::Up),
         ],
         routes: vec![
@@ -138,6 +149,8 @@ fn a_file_of_only_the_required_keys_gets_the_documented_defaults() {
     assert_eq!(config.runtime, RuntimeOptions { poll: PollMode::Adaptive, core: None, frames: 16_384, control });
     let queues = QueueOptions { packets: 1024, bytes: Bytes(1_000_000), control_packets: 256, ecn_mark: Bytes(0) };
     assert_eq!(config.queues, queues);
+    assert_eq!(config.hello, HelloOptions { interval: Duration(10_000_000), multiplier: 3 });
+    assert_eq!([config.ports[0].hello, config.ports[1].hello], [HelloMode::Off, HelloMode::Auto]);
     assert!(config.routes.is_empty());
     assert_eq!(config.ports[0].rate, BitRate(0));
     assert_eq!((config.ports[0].mtu, config.ports[0].mode, config.ports[0].peer_mac), (None, XdpMode::Native, None));
@@ -172,8 +185,8 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         (tor("selector = \"caft\"", "", "", ""), "t.toml:3:12: selector `caft` is not in this version: write \"ecmp\""),
         (tor("selector = \"best\"", "", "", ""), "t.toml:3:12: selector `best` is not a selector: write \"ecmp\""),
         // Shape.
-        (tor("nmae = \"x\"", "", "", ""), "t.toml:3:1: unknown key `nmae`: write one of `name`, `role`, `id`, `selector`, `seed`, `mac`, `router_ipv4`, `router_ipv6`, `segment`, `runtime`, `queues`, `port`, `route`"),
-        (tor("", "", "mut = 1500", ""), "t.toml:11:1: port \"up0\": unknown key `mut`: write one of `interface`, `kind`, `rate`, `mtu`, `mode`, `enabled`, `peer_mac`"),
+        (tor("nmae = \"x\"", "", "", ""), "t.toml:3:1: unknown key `nmae`: write one of `name`, `role`, `id`, `selector`, `seed`, `mac`, `router_ipv4`, `router_ipv6`, `segment`, `runtime`, `queues`, `hello`, `port`, `route`"),
+        (tor("", "", "mut = 1500", ""), "t.toml:11:1: port \"up0\": unknown key `mut`: write one of `interface`, `kind`, `rate`, `mtu`, `mode`, `enabled`, `peer_mac`, `hello`"),
         (tor("", "", "", "[runtime]\ncpu = 1"), "t.toml:13:1: runtime: unknown key `cpu`: write one of `poll`, `core`, `frames`, `control`"),
         (tor("", "mode = \"fast\"", "", ""), "t.toml:7:8: port \"h0\": mode: unknown value `fast`: write `native` or `generic`"),
         (tor("", "mtu = \"1500\"", "", ""), "t.toml:7:7: port \"h0\": mtu: invalid type: string \"1500\": write a whole number without quotes"),
@@ -213,6 +226,16 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         (tor("", "", "", "[queues]\ncontrol_packets = 0"), "t.toml:13:19: queues: control_packets 0 is out of range: write 1 to 1048576"),
         (tor("", "", "", "[queues]\nbytes = 0"), "t.toml:13:9: queues: bytes 0 is out of range: write 1 to 4294967296"),
         (tor("", "", "", "[queues]\necn_mark = \"1MB\""), "t.toml:13:12: queues: ecn_mark 1MB is never reached, the queue drops from 1MB: write less, or \"0\" to mark nothing"),
+        // Hellos.
+        (tor("", "", "", "[hello]\ninterval = 10"), "t.toml:13:12: hello: interval `10` is not a time: write a number and a unit, like \"10ms\", \"1s\" or \"0\""),
+        (tor("", "", "", "[hello]\ninterval = \"500us\""), "t.toml:13:12: hello: interval 500us is out of range: write 1ms to 10s, or \"0\" for no hellos"),
+        (tor("", "", "", "[hello]\ninterval = \"11s\""), "t.toml:13:12: hello: interval 11s is out of range: write 1ms to 10s, or \"0\" for no hellos"),
+        (tor("", "", "", "[hello]\nmultiplier = 1"), "t.toml:13:14: hello: multiplier 1 is out of range: write 2 to 50"),
+        (tor("", "", "", "[hello]\nmultiplier = 300"), "t.toml:13:14: hello: multiplier 300 is out of range: write 2 to 50"),
+        (tor("", "", "", "[hello]\nevery = 1"), "t.toml:13:1: hello: unknown key `every`: write `interval` or `multiplier`"),
+        (tor("", "hello = \"auto\"", "", ""), "t.toml:7:9: port \"h0\": hello on a host port, hosts say none: take it out"),
+        (tor("", "", "hello = \"on\"", ""), "t.toml:11:9: port \"up0\": hello: unknown value `on`: write one of `auto`, `required`, `off`"),
+        (tor("", "", "hello = \"required\"", "[hello]\ninterval = 0"), "t.toml:11:9: port \"up0\": hello is required, but there are none with [hello] interval 0: write an interval"),
         // Ports.
         (tor("", "", "", "[[port]]\ninterface = \"h0\"\nkind = \"host\""), "t.toml:13:13: port \"h0\": interface is port number 1 already: take one out"),
         (tor("", "", "", "[[port]]\ninterface = \"a b\"\nkind = \"host\""), "t.toml:13:13: port \"a b\": interface can't be a name in Linux: write one as `ip link` shows it"),
@@ -321,7 +344,7 @@ fn load_reads_a_file_and_names_it_in_errors() {
     assert_eq!(SwitchConfig::load(&path).unwrap(), SwitchConfig::parse(FULL, "t.toml").unwrap());
     std::fs::write(&path, FULL.replace("10Gbit", "fast")).unwrap();
     let message = SwitchConfig::load(&path).unwrap_err().to_string();
-    assert!(message.contains("leaf0.toml:29:8: port \"h0-0-2\": rate `fast`"), "{message}");
+    assert!(message.contains("leaf0.toml:33:8: port \"h0-0-2\": rate `fast`"), "{message}");
 }
 
 fn mac() -> impl Strategy<Value = MacAddr> {
@@ -344,8 +367,9 @@ fn port(role: Role) -> impl Strategy<Value = PortConfig> {
         prop::option::of(1280u16..=9216),
         any::<bool>(),
         prop::option::of(mac()),
+        prop::sample::select(vec![HelloMode::Auto, HelloMode::Required, HelloMode::Off]),
     )
-        .prop_map(|(interface, kind, rate, mtu, native, peer_mac)| PortConfig {
+        .prop_map(|(interface, kind, rate, mtu, native, peer_mac, hello)| PortConfig {
             interface,
             kind,
             rate: BitRate(rate),
@@ -353,6 +377,7 @@ fn port(role: Role) -> impl Strategy<Value = PortConfig> {
             mode: if native { XdpMode::Native } else { XdpMode::Generic },
             enabled: rate % 3 != 0,
             peer_mac: peer_mac.filter(|_| kind != PortKind::Host),
+            hello: if kind == PortKind::Host { HelloMode::Off } else { hello },
         })
 }
 
@@ -379,10 +404,13 @@ prop_compose! {
         (busy, core) in (any::<bool>(), prop::option::of(0usize..64)),
         (frames, control) in (1024u32..100_000, "/[ -~]{0,80}"),
         (packets, bytes, control_packets, mark) in (1u32..100_000, 1u64..1 << 32, 1u32..1000, any::<u64>()),
+        hello in (1_000_000u64..=10_000_000_000, 2u8..=50, any::<bool>()),
         ports in prop::collection::vec(port(role), 1..12),
         routes in prop::collection::vec((prefix(), any::<u64>()), 0..12),
     ) -> SwitchConfig {
         let mut seen = BTreeSet::new();
+        let required = ports.iter().any(|p: &PortConfig| p.hello == HelloMode::Required);
+        let interval = Duration(if hello.2 || required { hello.0 } else { 0 });
         let ports: Vec<_> = ports.into_iter().filter(|p| seen.insert(p.interface.clone())).collect();
         let mut seen = BTreeSet::new();
         let fabric_ports = |mask: u64| {
@@ -415,6 +443,7 @@ prop_compose! {
                 control: control.into(),
             },
             queues: QueueOptions { packets, bytes: Bytes(bytes), control_packets, ecn_mark: Bytes(mark % bytes) },
+            hello: HelloOptions { interval, multiplier: hello.1 },
             ports,
             routes,
         }

@@ -15,7 +15,7 @@ use proptest::test_runner::TestRunner;
 use weft::config::Selector;
 use weft::id::{PortKind, Role};
 use weft::topo::{Fabric, FabricOptions, LinkChange, LinkException, Shape, TopoError};
-use weft::units::BitRate;
+use weft::units::{BitRate, Duration};
 
 use walk::{Fate, Walker};
 
@@ -31,6 +31,7 @@ host_mtu = 1400
 fabric_mtu = 1700
 selector = "ecmp"
 seed = 7
+hello_interval = "100ms"
 
 [[link]]
 a = "agg0-1"
@@ -92,11 +93,12 @@ fn a_file_gives_the_fabric_of_its_shape_and_options() {
             fabric_mtu: 3506,
             selector: Selector::Ecmp,
             seed: u64::MAX,
+            hello_interval: Duration(0),
         };
         let hosts = options.hosts_per_tor.map_or("", |_| "hosts_per_tor = 1");
         let text = format!(
             "{text}\n{hosts}\nrate = \"10Gbit\"\nhost_rate = \"1Mbit\"\nhost_mtu = 1280\nfabric_mtu = 3506\n\
-             selector = \"ecmp\"\nseed = \"18446744073709551615\""
+             selector = \"ecmp\"\nseed = \"18446744073709551615\"\nhello_interval = 0"
         );
         assert_eq!(Fabric::parse(&text, "f.toml").unwrap(), shape.build(&options).unwrap());
     }
@@ -474,6 +476,10 @@ fn impossible_shapes_and_options_are_refused_with_line_cause_and_remedy() {
             "f.toml:3:8: seed `-1` is not a seed: write a whole number from 0 to 18446744073709551615\n\
              f.toml:4:12: selector `best` is not a selector: write \"ecmp\"",
         ),
+        (
+            "shape = \"rack\"\nhosts = 2\nhello_interval = \"1us\"",
+            "f.toml:3:18: hello_interval 1us is out of range: write 1ms to 10s, or \"0\" for no hellos",
+        ),
         ("shape = \"rack\"\nhosts = 2\nhosts = 3", "f.toml:3:1: not TOML: duplicate key"),
     ] {
         assert_eq!(refusal(text), expected);
@@ -519,6 +525,7 @@ fn a_wrong_file_is_misuse_and_so_is_an_option_that_belongs_in_it() {
         ("--selector", "ecmp", "selector = \"ecmp\""),
         ("--hosts-per-tor", "2", "hosts_per_tor = 2"),
         ("--seed", "1", "seed = 1"),
+        ("--hello-interval", "0", "hello_interval = \"0\""),
     ] {
         let expected = format!("weft: {option} can't go with --file: write {line} in {file}\n");
         assert_eq!(lab_up(&["--file", file, option, value]), (Some(2), expected));

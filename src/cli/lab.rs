@@ -3,11 +3,11 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
 
-use crate::config::Selector;
+use crate::config::{Selector, hello_interval};
 use crate::lab::{self, DEFAULT_NAME, LabError, LabName, UpOptions};
 use crate::runtime::{self, RuntimeConfig, Source, SwitchInstance};
 use crate::topo::{DEFAULT_SEED, Fabric, FabricOptions, Shape};
-use crate::units::BitRate;
+use crate::units::{BitRate, Duration};
 
 use super::run::Poll;
 use super::{Failure, Outcome, print, start_logging};
@@ -75,6 +75,9 @@ struct ShapeOptions {
     /// Seed of all switches' hashes [default: 1]
     #[arg(long)]
     seed: Option<u64>,
+    /// Time between the switches' hellos, e.g. 10ms; 0 = none [default: 10ms]
+    #[arg(long, value_parser = hello_interval)]
+    hello_interval: Option<Duration>,
 }
 
 impl ShapeOptions {
@@ -87,6 +90,7 @@ impl ShapeOptions {
             .or_else(|| self.host_rate.map(|r| ("--host-rate", format!("host_{}", rate(r)))))
             .or_else(|| self.hosts_per_tor.map(|n| ("--hosts-per-tor", format!("hosts_per_tor = {n}"))))
             .or_else(|| self.seed.map(|n| ("--seed", format!("seed = {n}"))))
+            .or_else(|| self.hello_interval.map(|t| ("--hello-interval", format!("hello_interval = \"{t}\""))))
     }
 
     fn fabric(&self) -> FabricOptions {
@@ -97,6 +101,7 @@ impl ShapeOptions {
             host_rate: self.host_rate,
             selector: self.selector.unwrap_or(default.selector),
             seed: self.seed.unwrap_or(DEFAULT_SEED),
+            hello_interval: self.hello_interval.unwrap_or(default.hello_interval),
             ..default
         }
     }

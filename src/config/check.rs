@@ -6,11 +6,11 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use super::error::{Found, Place, Table, label};
 use super::file::out_of_range;
 use super::{
-    FRAMES, MAX_INTERFACE_NAME, MAX_SOCKET_PATH, MAX_SWITCH_NAME, MIN_IPV6_MTU, MTU, PortConfig, QUEUE_BYTES,
-    QUEUE_PACKETS, RATE, Segment, SwitchConfig,
+    FRAMES, HELLO_INTERVAL, HELLO_MULTIPLIER, HelloMode, HelloOptions, MAX_INTERFACE_NAME, MAX_SOCKET_PATH,
+    MAX_SWITCH_NAME, MIN_IPV6_MTU, MTU, PortConfig, QUEUE_BYTES, QUEUE_PACKETS, RATE, Segment, SwitchConfig,
 };
 use crate::id::{MAX_PORTS, PortKind, Role};
-use crate::units::BitRate;
+use crate::units::{BitRate, Duration, UnitError};
 use crate::wire::MacAddr;
 
 /// Highest core number accepted; the kernel's own limit (NR_CPUS) is 8192, machines have fewer.
@@ -25,6 +25,7 @@ pub(super) fn problems(config: &SwitchConfig) -> Found {
     }
     runtime(config, &mut found);
     queues(config, &mut found);
+    hello(&config.hello, &mut found);
     ports(config, &mut found);
     routes(config, &mut found);
     found
@@ -175,6 +176,16 @@ fn queues(config: &SwitchConfig, found: &mut Found) {
     }
 }
 
+fn hello(hello: &HelloOptions, found: &mut Found) {
+    let mut note = |key, message: String| found.push((Table::Hello.key(key), label(Table::Hello, None) + &message));
+    if let Some(reason) = no_interval(hello.interval) {
+        note("interval", format!("interval {} {reason}", hello.interval));
+    }
+    if !HELLO_MULTIPLIER.contains(&hello.multiplier) {
+        note("multiplier", out_of_range("multiplier", hello.multiplier, HELLO_MULTIPLIER));
+    }
+}
+
 fn ports(config: &SwitchConfig, found: &mut Found) {
     if config.ports.is_empty() {
         found.push((Table::Top.key("port"), "no ports: add a [[port]] with interface and kind".into()));
@@ -189,9 +200,11 @@ fn ports(config: &SwitchConfig, found: &mut Found) {
     for (i, port) in config.ports.iter().enumerate() {
         let table = Table::Port(i);
         let who = label(table, Some(&port.interface));
-        check_port(config.role, ipv6, port, &mut |key, message| {
-            found.push((table.key(key), format!("{who}{message}")))
-        });
+        let mut note = |key: &'static str, message: String| found.push((table.key(key), format!("{who}{message}")));
+        check_port(config.role, ipv6, port, &mut note);
+        if port.hello == HelloMode::Required && config.hello.interval.0 == 0 {
+            note("hello", "hello is required, but there are none with [hello] interval 0: write an interval".into());
+        }
         if let Some(first) = seen.insert(&port.interface, i) {
             let message = format!("{who}interface is port number {} already: take one out", first + 1);
             found.push((table.key("interface"), message));
@@ -236,6 +249,9 @@ fn check_port(role: Role, ipv6: bool, port: &PortConfig, note: &mut dyn FnMut(&'
         ),
         _ => {}
     }
+    if port.kind == PortKind::Host && port.hello != HelloMode::Off {
+        note("hello", "hello on a host port, hosts say none: take it out".into());
+    }
     if let Some(mac) = port.peer_mac {
         if port.kind == PortKind::Host {
             note("peer_mac", "peer_mac on a host port, where hosts are learned: take it out".into());
@@ -247,6 +263,18 @@ fn check_port(role: Role, ipv6: bool, port: &PortConfig, note: &mut dyn FnMut(&'
             );
         }
     }
+}
+
+/// Why hellos can't be so far apart, and what to write.
+fn no_interval(interval: Duration) -> Option<&'static str> {
+    let possible = interval == Duration(0) || HELLO_INTERVAL.contains(&interval.0);
+    (!possible).then_some("is out of range: write 1ms to 10s, or \"0\" for no hellos")
+}
+
+/// Reads an interval of hellos.
+pub(crate) fn hello_interval(text: &str) -> Result<Duration, String> {
+    let interval = text.parse().map_err(|e: UnitError| e.to_string())?;
+    no_interval(interval).map_or(Ok(interval), |reason| Err(format!("{interval} {reason}")))
 }
 
 /// Why no link has this rate, and what to write.

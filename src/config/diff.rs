@@ -3,7 +3,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use super::{PortConfig, QueueOptions, SwitchConfig};
+use super::{HelloOptions, PortConfig, QueueOptions, SwitchConfig};
 use crate::id::{PortId, PortMask};
 
 /// Which interface stands at each [`PortId`] of a running switch. A port keeps its number as long as it
@@ -54,6 +54,8 @@ pub enum Command {
     SetPort(PortId, PortConfig),
     /// The limits of all queues.
     SetQueues(QueueOptions),
+    /// When hellos are sent.
+    SetHello(HelloOptions),
     /// Segment, router addresses and routes.
     SetForwarding,
 }
@@ -126,6 +128,10 @@ pub fn diff(old: &SwitchConfig, layout: &Layout, new: &SwitchConfig) -> Result<P
     if old.queues != new.queues {
         plan.commands.push(Command::SetQueues(new.queues));
         plan.summary.push("queue limits changed".into());
+    }
+    if old.hello != new.hello {
+        plan.commands.push(Command::SetHello(new.hello));
+        plan.summary.push("hellos changed".into());
     }
     let addresses = |c: &SwitchConfig| (c.segment, c.router_ipv4, c.router_ipv6);
     let routes = |c: &SwitchConfig, l: &Layout| l.routes(c).into_iter().collect::<BTreeMap<_, _>>();

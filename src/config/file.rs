@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::error::{ConfigError, Document, Found, Place, Table, label};
 use super::{
-    FRAMES, MTU, PollMode, PortConfig, QUEUE_PACKETS, QueueOptions, RouteConfig, RuntimeOptions, Segment, Selector,
-    SwitchConfig, XdpMode, derived_mac, derived_seed,
+    FRAMES, HELLO_MULTIPLIER, HelloMode, HelloOptions, MTU, PollMode, PortConfig, QUEUE_PACKETS, QueueOptions,
+    RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig, XdpMode, default_hello, derived_mac, derived_seed,
 };
 use crate::id::{PortId, PortKind, Role, SwitchId};
-use crate::units::{BitRate, Bytes};
+use crate::units::{BitRate, Bytes, Duration};
 use crate::wire::MacAddr;
 
 /// A string or a number, kept as text: what it means is read later, where the key is known and the
@@ -92,6 +92,8 @@ struct File {
     #[serde(default)]
     queues: FileQueues,
     #[serde(default)]
+    hello: FileHello,
+    #[serde(default)]
     port: Vec<FilePort>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     route: Vec<FileRoute>,
@@ -122,6 +124,13 @@ struct FileQueues {
     ecn_mark: Option<Text>,
 }
 
+#[derive(Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
+struct FileHello {
+    interval: Option<Text>,
+    multiplier: Option<Int>,
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table of keys and values")]
 struct FilePort {
@@ -132,6 +141,7 @@ struct FilePort {
     mode: Option<XdpMode>,
     enabled: Option<bool>,
     peer_mac: Option<Text>,
+    hello: Option<HelloMode>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -234,6 +244,7 @@ pub(super) fn read(doc: &Document<'_>) -> Result<SwitchConfig, ConfigError> {
     });
     let runtime = read_runtime(&name, file.runtime, &mut found);
     let queues = read_queues(file.queues, &mut found);
+    let hello = read_hello(file.hello, &mut found);
     let ports: Vec<_> = file.port.into_iter().enumerate().map(|(i, port)| read_port(i, port, &mut found)).collect();
     let routes =
         file.route.into_iter().enumerate().map(|(i, route)| read_route(i, route, &ports, &mut found)).collect();
@@ -251,6 +262,7 @@ pub(super) fn read(doc: &Document<'_>) -> Result<SwitchConfig, ConfigError> {
         segment,
         runtime,
         queues,
+        hello,
         ports,
         routes,
     })
@@ -280,10 +292,21 @@ fn read_queues(file: FileQueues, found: &mut Found) -> QueueOptions {
     }
 }
 
+fn read_hello(file: FileHello, found: &mut Found) -> HelloOptions {
+    let mut reader = Reader::new(Table::Hello, None, found);
+    let default = HelloOptions::default();
+    HelloOptions {
+        interval: reader.text("interval", file.interval, Duration::from_str).unwrap_or(default.interval),
+        multiplier: reader.int("multiplier", file.multiplier, HELLO_MULTIPLIER).unwrap_or(default.multiplier),
+    }
+}
+
 fn read_port(i: usize, file: FilePort, found: &mut Found) -> PortConfig {
     let mut reader = Reader::new(Table::Port(i), file.interface.as_deref(), found);
+    let kind = reader.need("kind", file.kind, PortKind::Host, "\"host\", \"up\" or \"down\"");
     PortConfig {
-        kind: reader.need("kind", file.kind, PortKind::Host, "\"host\", \"up\" or \"down\""),
+        kind,
+        hello: file.hello.unwrap_or(default_hello(kind)),
         rate: reader.text("rate", file.rate, BitRate::from_str).unwrap_or_default(),
         mtu: reader.int("mtu", file.mtu, MTU),
         mode: file.mode.unwrap_or_default(),
@@ -348,6 +371,10 @@ pub(super) fn write(config: &SwitchConfig) -> String {
             control_packets: int(config.queues.control_packets),
             ecn_mark: text(&config.queues.ecn_mark),
         },
+        hello: FileHello {
+            interval: text(&config.hello.interval),
+            multiplier: Some(Int(config.hello.multiplier.into())),
+        },
         port: config.ports.iter().map(write_port).collect(),
         route: config
             .routes
@@ -368,5 +395,6 @@ fn write_port(port: &PortConfig) -> FilePort {
         mode: Some(port.mode),
         enabled: Some(port.enabled),
         peer_mac: port.peer_mac.map(|m| Text(m.to_string())),
+        hello: (port.kind != PortKind::Host || port.hello != HelloMode::Off).then_some(port.hello),
     }
 }

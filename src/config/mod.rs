@@ -26,14 +26,15 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 pub use error::{ConfigError, Problem};
-// What `topo` reads a fabric's file with.
-pub(crate) use check::no_rate;
+// What `topo` reads a fabric's file with, and `cli` its options.
+pub(crate) use check::{hello_interval, no_rate};
 pub(crate) use error::{Document, Found, Table, link_name};
 pub(crate) use file::{Int, Reader, Text, out_of_range};
 
+pub use crate::fabric::HelloMode;
 pub use crate::id::XdpMode;
 use crate::id::{PortId, PortKind, PortMask, Role, SwitchId};
-use crate::units::{BitRate, Bytes};
+use crate::units::{BitRate, Bytes, Duration};
 use crate::wire::MacAddr;
 
 /// Destination MAC on a fabric link whose port has no `peer_mac`: locally administered, "weft" in
@@ -59,6 +60,11 @@ pub const FRAMES: RangeInclusive<u32> = 1024..=1 << 20;
 pub const QUEUE_PACKETS: RangeInclusive<u32> = 1..=1 << 20;
 /// Possible byte limits of a queue.
 pub const QUEUE_BYTES: RangeInclusive<u64> = 1..=1 << 32;
+/// Possible intervals of hellos other than 0, in nanoseconds. Below: a worker that sleeps for a moment
+/// would be taken for dead. Above: nobody wants to wait that long.
+pub const HELLO_INTERVAL: RangeInclusive<u64> = 1_000_000..=10_000_000_000;
+/// Possible multipliers. At 1 any delay of a hello would take the link down.
+pub const HELLO_MULTIPLIER: RangeInclusive<u8> = 2..=50;
 
 /// How a switch chooses among the ports of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -173,6 +179,21 @@ impl Default for QueueOptions {
     }
 }
 
+/// Hellos to other switches ([`crate::fabric::link`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HelloOptions {
+    /// Time between hellos ([`HELLO_INTERVAL`]); 0 = none at all.
+    pub interval: Duration,
+    /// Intervals of silence after which other switches give this one up ([`HELLO_MULTIPLIER`]).
+    pub multiplier: u8,
+}
+
+impl Default for HelloOptions {
+    fn default() -> Self {
+        HelloOptions { interval: Duration(10_000_000), multiplier: 3 }
+    }
+}
+
 /// One port; its [`PortId`] is its place in [`SwitchConfig::ports`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortConfig {
@@ -190,6 +211,13 @@ pub struct PortConfig {
     pub enabled: bool,
     /// Destination MAC on this fabric link; `None` means [`FABRIC_MAC`]. Never on a host port.
     pub peer_mac: Option<MacAddr>,
+    /// What hellos mean to this port; off at host ports.
+    pub hello: HelloMode,
+}
+
+/// What hellos mean to a port of which nothing is said.
+pub(crate) fn default_hello(kind: PortKind) -> HelloMode {
+    if kind == PortKind::Host { HelloMode::Off } else { HelloMode::Auto }
 }
 
 /// One route. The longest prefix wins; several ports share its flows.
@@ -227,6 +255,8 @@ pub struct SwitchConfig {
     pub runtime: RuntimeOptions,
     /// Limits of each port's queues.
     pub queues: QueueOptions,
+    /// Hellos to other switches.
+    pub hello: HelloOptions,
     /// Ports by [`PortId`], 1 to [`MAX_PORTS`](crate::id::MAX_PORTS).
     pub ports: Vec<PortConfig>,
     /// Routes beside the segment's own, each prefix once, in no order that matters.

@@ -10,6 +10,7 @@ use crate::id::{PortId, PortKind, PortMask};
 use super::fib::Fib;
 use super::hooks::SchemeIngress;
 use super::ingress::{FabricIngress, FabricPort, Own, port_errors, storm};
+use super::link::HelloConfig;
 
 /// Addresses and routes: all of the forwarding that is not about ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,9 +48,8 @@ impl<S: SchemeIngress> FabricIngress<S> {
     /// Replaces addresses and routes in one step. Neighbours that are not on the segment any more are
     /// forgotten.
     pub fn set_forwarding(&mut self, new: &Forwarding) {
-        let live = self.live();
         self.fib = new.fib(self.seed);
-        self.fib.set_live(live);
+        self.fib.set_live(self.links.live());
         self.own_v4 = Own::new(new.segment_v4.map(|n| n.addr()), new.router_v4);
         self.own_v6 = Own::new(new.segment_v6.map(|n| n.addr()), new.router_v6);
         self.segment_v4 = new.segment_v4;
@@ -76,11 +76,21 @@ impl<S: SchemeIngress> FabricIngress<S> {
             }
         }
         self.set_host(id, port.kind == PortKind::Host);
+        self.links.set_port(id, port.hello_mode());
+        self.fib.set_live(self.links.live());
     }
 
     /// Takes a port out. Its number may be given to another.
     pub fn remove_port(&mut self, id: PortId) {
         self.set_host(id, false);
+        self.links.reset(id);
+    }
+
+    /// Changes when hellos are sent.
+    pub fn set_hello(&mut self, hello: HelloConfig) {
+        let modes: Vec<_> = self.ports.iter().map(FabricPort::hello_mode).collect();
+        self.links.set_config(hello, &modes);
+        self.fib.set_live(self.links.live());
     }
 
     fn set_host(&mut self, id: PortId, is_host: bool) {

@@ -4,15 +4,16 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::counters::DropReason;
 use crate::frame::Frame;
-use crate::id::{PortId, PortKind, PortMask};
+use crate::id::{PortId, PortKind, PortMask, SwitchId};
 use crate::pisa::{Action, Context, FlowHash, Ingress, Meta, Outbox, Queue, Verdict};
 use crate::time::{Instant, earliest};
-use crate::wire::{L3, MacAddr, ethernet, ipv4, ipv6};
+use crate::wire::{L3, MacAddr, ethernet, hello, ipv4, ipv6};
 
 use super::bridge::{self, Bridge};
 use super::change::{Forwarding, broadcast};
 use super::fib::{Fib, NextHop};
 use super::hooks::SchemeIngress;
+use super::link::{HelloConfig, HelloMode, Links};
 use super::martian::{martian_v4, martian_v6};
 use super::neighbour::{Due, Lookup, Neighbours};
 use super::reply::{IcmpError, RateLimit};
@@ -28,11 +29,22 @@ pub struct FabricPort {
     pub mtu: u16,
     /// Largest IP packet that may arrive, in bytes: the interface's MTU, whatever may leave.
     pub rx_mtu: u16,
+    /// What hellos mean to a fabric port; a host's port has none whatever is written here.
+    pub hello: HelloMode,
+}
+
+impl FabricPort {
+    /// What hellos mean to it: nothing, if it is a host's.
+    pub(super) fn hello_mode(&self) -> HelloMode {
+        if self.kind == PortKind::Host { HelloMode::Off } else { self.hello }
+    }
 }
 
 /// Everything the forwarding needs to know at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricConfig {
+    /// The switch's number, which its hellos say.
+    pub id: SwitchId,
     /// The switch's own MAC: source of what it routes, the gateway's address on the segment.
     pub mac: MacAddr,
     /// A destination MAC that fabric ports accept beside `mac`: a link works before anybody has told
@@ -44,6 +56,8 @@ pub struct FabricConfig {
     pub forwarding: Forwarding,
     /// Seed of the flow hash and of all tables.
     pub seed: u64,
+    /// When hellos are sent on fabric ports.
+    pub hello: HelloConfig,
 }
 
 /// Tags that a frame may carry beyond the MTU on its way in: what a receiver of QinQ allows.
@@ -100,7 +114,6 @@ pub struct FabricIngress<S> {
     pub(super) ports: Vec<FabricPort>,
     /// Those of the segment.
     pub(super) hosts: PortMask,
-    live: PortMask,
     pub(super) own_v4: Own<Ipv4Addr>,
     pub(super) own_v6: Own<Ipv6Addr>,
     pub(super) segment_v4: Option<Ipv4Net>,
@@ -108,6 +121,7 @@ pub struct FabricIngress<S> {
     /// [`broadcast`] of the segment.
     pub(super) broadcast_v4: Option<Ipv4Addr>,
     pub(super) fib: Fib,
+    pub(super) links: Links,
     pub(super) bridge: Bridge,
     pub(super) neighbours: Neighbours,
     pub(super) storm: Vec<RateLimit>,
@@ -122,7 +136,12 @@ impl<S: SchemeIngress> FabricIngress<S> {
         let forwarding = &config.forwarding;
         let (v4, v6) = (forwarding.segment_v4, forwarding.segment_v6);
         let ids = (0..config.ports.len()).map(|i| PortId(i as u8));
+        let modes: Vec<HelloMode> = config.ports.iter().map(FabricPort::hello_mode).collect();
         let hosts: PortMask = ids.filter(|p| config.ports[p.index()].kind == PortKind::Host).collect();
+        let links = Links::new(config.id, config.hello, &modes);
+        let mut fib = forwarding.fib(config.seed);
+        // A port that requires hellos starts without them.
+        fib.set_live(links.live());
         FabricIngress {
             scheme,
             seed: config.seed,
@@ -134,9 +153,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
             segment_v4: v4,
             segment_v6: v6,
             broadcast_v4: broadcast(v4),
-            fib: forwarding.fib(config.seed),
+            fib,
+            links,
             hosts,
-            live: PortMask(u64::MAX),
             bridge: Bridge::new(hosts, config.seed),
             neighbours: Neighbours::new(config.seed),
             storm: vec![storm(); config.ports.len()],
@@ -146,17 +165,26 @@ impl<S: SchemeIngress> FabricIngress<S> {
         }
     }
 
-    /// Ports that carry traffic now; the others leave every group and the segment at once.
-    pub fn set_live(&mut self, live: PortMask) {
-        self.live = live;
-        self.fib.set_live(live);
-        self.bridge.set_live(live);
-        self.neighbours.set_live(live);
+    /// Ports whose devices are up; the others leave every group and the segment at once. A fabric port
+    /// that is up is in its groups while its link is live, too.
+    pub fn set_up(&mut self, up: PortMask) {
+        for port in (0..self.ports.len()).map(|i| PortId(i as u8)) {
+            self.links.set_up(port, up.contains(port));
+        }
+        self.fib.set_live(self.links.live());
+        self.bridge.set_live(up);
+        self.neighbours.set_live(up);
     }
 
-    /// Ports that carry traffic now.
-    pub fn live(&self) -> PortMask {
-        self.live
+    /// The links to other switches, for showing.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// What is at the other end of `port` was exchanged: see [`Links::reset`].
+    pub fn reset_link(&mut self, port: PortId) {
+        self.links.reset(port);
+        self.fib.set_live(self.links.live());
     }
 
     /// The routes, for showing.
@@ -243,6 +271,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
     #[inline]
     fn fabric_frame(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
         if !matches!(meta.headers.kind, L3::Ipv4 | L3::Ipv6) {
+            if hello::is_hello(frame, &meta.headers) {
+                return self.hello(cx.now, frame, meta);
+            }
             let verdict = self.scheme.message(cx, frame, meta);
             return verdict.unwrap_or(Verdict::Drop(DropReason::UnknownEthertype));
         }
@@ -428,6 +459,10 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
     }
 
     fn tick(&mut self, cx: &mut Context<'_>) {
+        if self.links.next_deadline().is_some_and(|due| due <= cx.now) {
+            // By itself: one hello a port may fill the outbox.
+            return self.say_hello(cx);
+        }
         // One a call: the requests of one address to all ports, or the errors about all that waited
         // for one, fit the outbox; those of many addresses do not.
         match self.neighbours.poll(cx.now) {
@@ -448,7 +483,8 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        earliest(self.neighbours.next_deadline(), self.scheme.next_deadline())
+        let links = self.links.next_deadline();
+        earliest(links, earliest(self.neighbours.next_deadline(), self.scheme.next_deadline()))
     }
 
     fn held(&self, port: PortId) -> usize {

@@ -14,9 +14,11 @@ pub mod change;
 pub mod egress;
 /// Routes.
 pub mod fib;
+mod hello;
 pub mod hooks;
 /// The ingress stage.
 pub mod ingress;
+pub mod link;
 mod martian;
 pub mod neighbour;
 pub mod reply;
@@ -31,6 +33,7 @@ pub use change::Forwarding;
 pub use egress::FabricEgress;
 pub use hooks::{Scheme, SchemeEgress, SchemeIngress};
 pub use ingress::{FabricConfig, FabricIngress, FabricPort};
+pub use link::{HelloConfig, HelloMode};
 
 /// The program of a switch that runs scheme `S`.
 #[derive(Debug)]

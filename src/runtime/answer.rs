@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 use crate::control::Show;
 use crate::counters::Drops;
 use crate::fabric::view::PathView;
-use crate::id::PortId;
+use crate::id::{PortId, PortKind};
 use crate::pisa::Queue;
+use crate::time::MILLIS;
 
 use super::clock::now;
 use super::control::Ask;
 use super::report::{
-    Body, DropsReport, NeighbourReport, PathReport, PortReport, QueueReport, Report, StationReport, Totals, UmemReport,
-    WorkerReport, drop_map,
+    Body, DropsReport, LinkReport, NeighbourReport, PathReport, PortReport, QueueReport, Report, StationReport, Totals,
+    UmemReport, WorkerReport, drop_map,
 };
 use super::slot::PortSlot;
 use super::worker::{Running, Worker};
@@ -117,12 +118,21 @@ impl Running {
     fn port(&self, id: PortId, slot: &PortSlot) -> PortReport {
         let config = &slot.config;
         let c = self.plane.counters(id);
+        let link = self.plane.link(id);
         PortReport {
             port: config.interface.clone(),
             id,
             kind: config.kind,
-            state: if self.plane.is_port_up(id) { "up".into() } else { "down".into() },
-            reason: slot.out_of_service().map(String::from),
+            state: if link.live { "up".into() } else { "down".into() },
+            reason: slot.out_of_service().or_else(|| (!link.live).then(|| link.why.text())).map(String::from),
+            link: (config.kind != PortKind::Host).then(|| LinkReport {
+                hello: link.mode,
+                state: link.state.name().into(),
+                why: link.why.text().into(),
+                peer_switch: link.peer.map(|p| p.switch),
+                peer_port: link.peer.map(|p| p.port),
+                age_ms: now().since(link.since) / MILLIS,
+            }),
             mode: config.mode,
             rate: self.plane.queues().rate(id),
             mtu: config.mtu.unwrap_or(slot.mtu()),

@@ -16,7 +16,7 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use tracing::{error, info, warn};
 
 use crate::config::diff::{self, Command};
-use crate::config::{PortConfig, SwitchConfig};
+use crate::config::{PortConfig, SwitchConfig, default_hello};
 use crate::control::{Change, NewPort};
 use crate::dataplane;
 use crate::fabric::Forwarding;
@@ -253,7 +253,7 @@ impl Kept {
                         port.config = config.clone();
                     }
                 }
-                Command::SetQueues(_) | Command::SetForwarding => {}
+                Command::SetQueues(_) | Command::SetHello(_) | Command::SetForwarding => {}
             }
         }
         self.config = new.clone();
@@ -299,6 +299,7 @@ fn port_config(port: &NewPort) -> PortConfig {
         mode: port.mode,
         enabled: true,
         peer_mac: port.peer_mac,
+        hello: default_hello(port.kind),
     }
 }
 

@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::counters::{Drops, PortCounters};
-use crate::id::{PortId, PortKind, Role, XdpMode};
+use crate::fabric::HelloMode;
+use crate::id::{PortId, PortKind, Role, SwitchId, XdpMode};
 use crate::port::DeviceStats;
 use crate::units::BitRate;
 use crate::wire::MacAddr;
@@ -98,6 +99,8 @@ pub struct PortReport {
     pub state: String,
     /// Why it is down.
     pub reason: Option<String>,
+    /// What hellos tell of the link; none for a host's port.
+    pub link: Option<LinkReport>,
     /// The XDP mode in use.
     pub mode: XdpMode,
     /// The rate it is paced to in bit/s; 0 = unlimited.
@@ -142,6 +145,23 @@ impl PortReport {
     pub fn missed(&self) -> u64 {
         self.device.rx_dropped + self.device.rx_ring_full + self.device.rx_no_buffer
     }
+}
+
+/// The link of a port to another switch, as hellos tell it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// What hellos mean to the port.
+    pub hello: HelloMode,
+    /// State of the handshake: `down`, `init` or `up` (RFC 5880, section 6.2).
+    pub state: String,
+    /// Why it is in that state.
+    pub why: String,
+    /// The switch that is heard.
+    pub peer_switch: Option<SwitchId>,
+    /// Its port.
+    pub peer_port: Option<PortId>,
+    /// Milliseconds since the state last changed.
+    pub age_ms: u64,
 }
 
 /// Sums over all ports of a switch.

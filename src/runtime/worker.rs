@@ -51,6 +51,8 @@ pub(super) struct Running {
     pub ports: Vec<Option<PortSlot>>,
     /// Ports that have chunks with the kernel for sending: to be kicked on, or taken back.
     unsettled: PortMask,
+    /// Ports that carried traffic when it was last looked, to tell of changes.
+    live: PortMask,
     /// Chunks with sockets that are being closed.
     pub closing: usize,
     // After the ports: they give up the kernel's hold on its memory first.
@@ -132,7 +134,16 @@ impl Worker {
             let mtus: Vec<u16> = slots.iter().map(PortSlot::mtu).collect();
             let plane = dataplane::build(&config, &mtus);
             let slots = slots.into_iter().map(Some).collect();
-            let mut r = Running { number, config, plane, ports: slots, unsettled: PortMask::EMPTY, closing: 0, pool };
+            let mut r = Running {
+                number,
+                live: plane.live(),
+                config,
+                plane,
+                ports: slots,
+                unsettled: PortMask::EMPTY,
+                closing: 0,
+                pool,
+            };
             for (i, (device, socket)) in ports.into_iter().enumerate() {
                 r.attach(&waiter, PortId(i as u8), device, socket)?;
             }
@@ -209,7 +220,7 @@ impl Worker {
     fn pass(&mut self, receive: bool) -> usize {
         let mut moved = 0;
         for running in &mut self.switches {
-            let Running { plane, ports, unsettled, pool, .. } = running;
+            let Running { plane, ports, unsettled, pool, live, .. } = running;
             if receive {
                 for (i, slot) in ports.iter_mut().enumerate() {
                     let Some(socket) = slot.as_mut().and_then(|s| s.socket.as_mut()) else { continue };
@@ -226,8 +237,9 @@ impl Worker {
                     }
                 }
             }
+            let changed = plane.live() != *live;
             let tick = plane.tick_deadline();
-            if tick.is_none() && plane.backlog().is_empty() && unsettled.is_empty() {
+            if tick.is_none() && plane.backlog().is_empty() && unsettled.is_empty() && !changed {
                 continue;
             }
             let now = now();
@@ -256,6 +268,9 @@ impl Worker {
                 if let Err(e) = slot.kick(now, moved > before) {
                     dead.push((id, e));
                 }
+            }
+            if changed {
+                running.tell_links();
             }
             for (id, e) in dead {
                 running.detach(&self.waiter, &self.keeper, id, e.to_string());
@@ -315,6 +330,7 @@ impl Running {
         waiter.watch(socket.as_fd()).map_err(|e| RuntimeError::system("epoll", e))?;
         let socket = slot.socket.insert(socket);
         socket.start(&mut self.pool);
+        self.plane.reset_link(id);
         self.device(id, device);
         Ok(())
     }
@@ -338,6 +354,22 @@ impl Running {
             self.plane.set_port(id, &slot.config, &self.config.queues, slot.mtu());
         }
         self.refresh(id);
+    }
+
+    /// Tells of links that hellos took out or brought back. That a device went or came has been told.
+    fn tell_links(&mut self) {
+        let before = std::mem::replace(&mut self.live, self.plane.live());
+        for (i, slot) in self.ports.iter().enumerate() {
+            let id = PortId(i as u8);
+            let Some(slot) = slot.as_ref().filter(|_| self.plane.is_port_up(id)) else { continue };
+            let (switch, port) = (&self.config.name, &slot.config.interface);
+            let reason = self.plane.link(id).why.text();
+            match (before.contains(id), self.live.contains(id)) {
+                (true, false) => warn!(switch, port, reason, "link is down"),
+                (false, true) => info!(switch, port, reason, "link is up"),
+                _ => {}
+            }
+        }
     }
 
     /// Takes a port into service or out of it, as its slot says.
@@ -397,6 +429,7 @@ impl Running {
                         }
                     }
                 }
+                Command::SetHello(hello) => self.plane.set_hello(&hello),
                 Command::SetForwarding => self.plane.set_forwarding(&forwarding),
             }
         }

@@ -6,7 +6,8 @@ use super::route::{Area, Graph, Uplink, Vertex};
 use super::shape::{Plan, Upper};
 use super::{End, Fabric, FabricOptions, Host, Link, LinkChange, LinkException, LinkProblem, Switch};
 use crate::config::{
-    FRAMES, PortConfig, QueueOptions, RuntimeOptions, Segment, SwitchConfig, XdpMode, derived_mac, derived_seed,
+    FRAMES, HelloOptions, PortConfig, QueueOptions, RuntimeOptions, Segment, SwitchConfig, XdpMode, default_hello,
+    derived_mac, derived_seed,
 };
 use crate::id::{PortId, PortKind, PortMask, Role, SwitchId};
 use crate::units::BitRate;
@@ -178,6 +179,7 @@ impl Build<'_> {
             router_ipv6: None,
             segment: None,
             queues: QueueOptions::default(),
+            hello: HelloOptions { interval: self.options.hello_interval, ..HelloOptions::default() },
             ports: vec![],
             routes: vec![],
         };
@@ -238,7 +240,16 @@ impl Build<'_> {
         let ports = &mut self.config(node).ports;
         let id = PortId(u8::try_from(ports.len()).expect("the plan was checked"));
         let mode = XdpMode::default();
-        ports.push(PortConfig { interface: peer.into(), kind, rate, mtu: Some(mtu), mode, enabled: true, peer_mac });
+        ports.push(PortConfig {
+            interface: peer.into(),
+            kind,
+            rate,
+            mtu: Some(mtu),
+            mode,
+            enabled: true,
+            peer_mac,
+            hello: default_hello(kind),
+        });
         let of = |p: &PortConfig| if p.kind == PortKind::Host { FRAMES_HOST } else { FRAMES_FABRIC };
         let frames: u32 = ports.iter().map(of).sum();
         self.config(node).runtime.frames = frames.max(*FRAMES.start());

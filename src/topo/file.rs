@@ -7,8 +7,8 @@ use serde::Deserialize;
 use super::shape::TopoError;
 use super::{DEFAULT_SEED, Fabric, FabricOptions, LinkChange, LinkException, MAX_NODES, Shape};
 use crate::config::{
-    ConfigError, Document, Found, Int, MIN_IPV6_MTU, MTU, Reader, Selector, Table, Text, link_name, no_rate,
-    out_of_range,
+    ConfigError, Document, Found, Int, MIN_IPV6_MTU, MTU, Reader, Selector, Table, Text, hello_interval, link_name,
+    no_rate, out_of_range,
 };
 use crate::units::BitRate;
 
@@ -40,6 +40,7 @@ struct File {
     fabric_mtu: Option<Int>,
     selector: Option<Text>,
     seed: Option<Text>,
+    hello_interval: Option<Text>,
     #[serde(default)]
     link: Vec<FileLink>,
 }
@@ -113,6 +114,9 @@ fn read_top(file: File, found: &mut Found) -> (Option<Shape>, FabricOptions) {
         seed: reader
             .text_as("seed", file.seed, "a seed", "a whole number from 0 to 18446744073709551615")
             .unwrap_or(DEFAULT_SEED),
+        hello_interval: reader
+            .text("hello_interval", file.hello_interval, hello_interval)
+            .unwrap_or(default.hello_interval),
     };
     (shape, options)
 }

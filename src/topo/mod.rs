@@ -34,9 +34,9 @@ use serde::{Serialize, Serializer};
 pub use exception::{LinkChange, LinkException, LinkProblem};
 pub use shape::{MAX_NODES, Shape, TopoError};
 
-use crate::config::{ConfigError, PortConfig, Selector, SwitchConfig};
+use crate::config::{ConfigError, HelloOptions, PortConfig, Selector, SwitchConfig};
 use crate::id::{Role, SwitchId};
-use crate::units::BitRate;
+use crate::units::{BitRate, Duration};
 use crate::wire::MacAddr;
 
 /// Seed of a fabric where its user gives none, on the command line or in a file.
@@ -59,6 +59,8 @@ pub struct FabricOptions {
     pub selector: Selector,
     /// Seed that the switches' own seeds are derived from.
     pub seed: u64,
+    /// Time between the switches' hellos; 0 = none.
+    pub hello_interval: Duration,
 }
 
 impl Default for FabricOptions {
@@ -71,6 +73,7 @@ impl Default for FabricOptions {
             fabric_mtu: 1600,
             selector: Selector::default(),
             seed: 0,
+            hello_interval: HelloOptions::default().interval,
         }
     }
 }

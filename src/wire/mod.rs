@@ -11,6 +11,7 @@
 pub mod checksum;
 /// MAC addresses and the Ethernet header's fields.
 pub mod ethernet;
+pub mod hello;
 /// IPv4 header fields and rewriting.
 pub mod ipv4;
 /// IPv6 header fields and rewriting.

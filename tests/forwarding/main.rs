@@ -15,6 +15,7 @@ mod bridging;
 mod bytes;
 mod errors;
 mod gateway;
+mod links;
 mod neighbours;
 #[path = "../packets/mod.rs"]
 mod packets;

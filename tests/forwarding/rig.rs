@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use weft::counters::DropReason;
 use weft::dataplane::Dataplane;
-use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding};
+use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, HelloConfig, HelloMode};
 use weft::frame::{Burst, Pool};
-use weft::id::{PortId, PortKind, PortMask};
+use weft::id::{PortId, PortKind, PortMask, SwitchId};
 use weft::pisa::{PortLimits, Switch};
 use weft::port::Port;
 use weft::port::mem::MemPort;
@@ -97,12 +97,15 @@ pub struct Rig {
     burst: Burst,
 }
 
-/// What the ToR is made of, for a test to change.
+/// What the ToR is made of, for a test to change. It says no hellos: they would stand between the frames
+/// that a test expects.
 pub fn tor_config() -> FabricConfig {
-    let host = FabricPort { kind: PortKind::Host, peer: FABRIC, mtu: 1500, rx_mtu: 1500 };
-    let up = |port| FabricPort { kind: PortKind::Up, peer: peer(port), mtu: 1600, rx_mtu: 1600 };
+    let host = FabricPort { kind: PortKind::Host, peer: FABRIC, mtu: 1500, rx_mtu: 1500, hello: HelloMode::Off };
+    let up =
+        |port| FabricPort { kind: PortKind::Up, peer: peer(port), mtu: 1600, rx_mtu: 1600, hello: HelloMode::Auto };
     let uplinks: PortMask = UPLINKS.into_iter().map(PortId).collect();
     FabricConfig {
+        id: SwitchId(1),
         mac: SWITCH,
         fabric_mac: FABRIC,
         ports: vec![host, host, host, up(3), up(4)],
@@ -120,12 +123,13 @@ pub fn tor_config() -> FabricConfig {
             ],
         },
         seed: 1,
+        hello: HelloConfig::OFF,
     }
 }
 
 /// What the agg is made of.
 pub fn agg_config() -> FabricConfig {
-    let port = |(id, kind)| FabricPort { kind, peer: peer(id), mtu: 1600, rx_mtu: 1600 };
+    let port = |(id, kind)| FabricPort { kind, peer: peer(id), mtu: 1600, rx_mtu: 1600, hello: HelloMode::Auto };
     let kinds = [PortKind::Down, PortKind::Down, PortKind::Up, PortKind::Up];
     let up: PortMask = [PortId(2), PortId(3)].into_iter().collect();
     let route = |prefix: &str, ports| (prefix.parse().expect("a prefix"), ports);
@@ -213,6 +217,11 @@ impl Rig {
                 port.tx_burst(&mut self.pool, &mut self.burst);
             }
         }
+    }
+
+    /// What is due, and nothing else.
+    pub fn tick(&mut self) {
+        self.switch.tick(self.now, &mut self.pool);
     }
 
     /// Lets `ns` nanoseconds go by; the worker is awake now, at each deadline and at the end.

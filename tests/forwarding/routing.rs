@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use weft::counters::DropReason;
 use weft::fabric::{FabricConfig, FabricPort};
-use weft::id::{PortId, PortKind, PortMask};
+use weft::id::{PortId, PortMask};
 use weft::pisa::PortLimits;
 
 use crate::packets::{Ends, icmp, ip_packet, mend_ipv4, routed, tagged, udp};
@@ -254,7 +254,7 @@ fn a_packet_leaves_by_the_port_it_came_in_by_if_that_is_its_route() {
 fn a_switch_with_neither_segment_nor_router_address_drops_in_silence() {
     let mut config = agg_config();
     (config.forwarding.router_v4, config.forwarding.router_v6) = (None, None);
-    config.ports.push(FabricPort { kind: PortKind::Down, peer: FABRIC, mtu: 1600, rx_mtu: 1600 });
+    config.ports.push(FabricPort { peer: FABRIC, ..config.ports[0] });
     config.forwarding.routes.push(("10.3.0.0/16".parse().expect("a prefix"), PortMask::only(PortId(4))));
     let mut rig = Rig::new(config, PortLimits::default(), 64);
     let (sent, dropped) = rig.refuse(0, &udp(FAR.by_fabric(0, FAR.v4.into()), 1, (1, 2), b"?"));

@@ -30,12 +30,13 @@ use weft::id::Role;
 use weft::pisa::Queue;
 use weft::time::{MICROS, MILLIS, SECONDS};
 use weft::topo::{Fabric, FabricOptions};
-use weft::units::BitRate;
+use weft::units::{BitRate, Duration};
 
 const RATE: BitRate = BitRate(1_000_000_000);
 
+/// Without hellos: what a scenario counts and times is then its own.
 fn options(seed: u64) -> FabricOptions {
-    FabricOptions { rate: RATE, seed, ..FabricOptions::default() }
+    FabricOptions { rate: RATE, seed, hello_interval: Duration(0), ..FabricOptions::default() }
 }
 
 fn leaf_spine(seed: u64) -> Fabric {
@@ -267,6 +268,67 @@ fn link_failure(scenario: &'static str, fabric: &Fabric) -> Outcome {
     Outcome::of(scenario, network, measured)
 }
 
+/// leaf0 ceases to hear spine0, which hears it well; no device goes down. Within the detection time neither
+/// of the two uses the link, and soon after it is mended both do again. (leaf1 goes on by spine0 meanwhile,
+/// which has no way down to rack 0 and says so: a hello tells the state of one link, not of a path.)
+fn deaf_link(scenario: &'static str, fabric: &Fabric) -> Outcome {
+    const INTERVAL: u64 = 10 * MILLIS;
+    const DETECTION: u64 = 3 * INTERVAL;
+    const GAP: u64 = 100 * MICROS;
+    let mut network = Network::new(fabric);
+    let (here, there) = ("h0-0-2", "h0-1-2");
+    let [to, back] = [there, here].map(|h| network.host(h).ip(false));
+    network.run_for(2 * INTERVAL);
+    let links = [("leaf0", "spine0"), ("spine0", "leaf0"), ("leaf1", "spine0"), ("leaf0", "spine1")];
+    let live = |network: &Network| links.map(|(switch, peer)| network.link(switch, peer).live);
+    assert_eq!(live(&network), [true; 4]);
+    let mut flow = 0..;
+    // Packets each way for `ns`; how many of them did not arrive.
+    let mut traffic = |network: &mut Network, ns: u64| {
+        let before = [here, there].map(|h| received(network, h).len());
+        let packets = (ns / GAP) as usize;
+        for port in flow.by_ref().take(packets) {
+            network.udp(here, to, 64, (port, 80), 64);
+            network.udp(there, back, 64, (port, 81), 64);
+            network.run_for(GAP);
+        }
+        network.run_for(MILLIS);
+        [here, there]
+            .map(|h| received(network, h).len())
+            .iter()
+            .zip(before)
+            .map(|(n, b)| b + packets - n)
+            .sum::<usize>()
+    };
+    assert_eq!(traffic(&mut network, 20 * MILLIS), 0);
+    network.set_deaf("leaf0", "spine0", true);
+    let start = network.now;
+    let mut left = None;
+    let lost = traffic(&mut network, DETECTION);
+    assert!((50..300).contains(&lost), "{lost} of 600: about half of what came down to leaf0");
+    while left.is_none() {
+        network.run_for(10 * MICROS);
+        left = (live(&network) == [false, false, true, true]).then(|| network.now.since(start));
+        assert!(network.now.since(start) < DETECTION + INTERVAL, "{:?}", live(&network));
+    }
+    let before = network.sent("leaf0", "spine0");
+    let arrived = received(&network, there).len();
+    for port in 0..200 {
+        network.udp(here, to, 64, (port, 82), 64);
+        network.run_for(GAP);
+    }
+    network.run_for(MILLIS);
+    assert_eq!(received(&network, there).len() - arrived, 200, "none is lost on the way up");
+    let hellos = network.sent("leaf0", "spine0") - before;
+    assert!((2..=3).contains(&hellos), "nothing but a hello each interval went to spine0: {hellos}");
+    network.set_deaf("leaf0", "spine0", false);
+    network.run_for(INTERVAL + MILLIS);
+    assert_eq!(live(&network), [true; 4]);
+    assert_eq!(traffic(&mut network, 20 * MILLIS), 0, "as if nothing had been");
+    let measured = format!("{lost} of 600 lost in the first {} ms", DETECTION / MILLIS);
+    Outcome::of(scenario, network, measured)
+}
+
 /// Three hosts send to one at their full rate: the queue before it grows to its limit and drops the rest.
 fn incast(scenario: &'static str, fabric: &Fabric) -> Outcome {
     let mut network = Network::new(fabric);
@@ -297,6 +359,8 @@ fn incast(scenario: &'static str, fabric: &Fabric) -> Outcome {
 /// Every scenario of the table.
 fn scenarios(seed: u64) -> Vec<Outcome> {
     let (small, large) = (leaf_spine(seed), fat_tree(seed));
+    let hellos = FabricOptions { hello_interval: Duration(10 * MILLIS), ..options(seed) };
+    let talking = Fabric::leaf_spine(2, 2, &hellos).expect("a fabric");
     vec![
         all_pairs_ping("leaf-spine 2x2 all-pairs ping", &small),
         all_pairs_ping("fat-tree 4 all-pairs ping", &large),
@@ -305,6 +369,7 @@ fn scenarios(seed: u64) -> Vec<Outcome> {
         spread("leaf-spine 2x2 ECMP", &small, "h0-0-2", "h0-1-3"),
         spread("fat-tree 4 ECMP", &large, "h0-0-2", "h3-1-3"),
         link_failure("leaf-spine 2x2 link failure", &small),
+        deaf_link("leaf-spine 2x2 deaf link", &talking),
         incast("leaf-spine 2x2 incast 3:1", &small),
     ]
 }

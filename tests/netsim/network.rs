@@ -10,6 +10,7 @@ use std::net::IpAddr;
 
 use weft::counters::{DropReason, Drops};
 use weft::dataplane::{self, Dataplane};
+use weft::fabric::link::LinkView;
 use weft::frame::{Burst, Frame, Pool};
 use weft::id::PortId;
 use weft::pisa::tm::Pacer;
@@ -70,6 +71,8 @@ struct Attachment {
     peer_port: PortId,
     rate: BitRate,
     up: bool,
+    /// Whether what arrives here is lost, unseen by either end.
+    deaf: bool,
 }
 
 enum Kind {
@@ -98,7 +101,7 @@ pub struct Network {
     pub arrivals: u64,
     /// FNV-1a over time, place and bytes of every arrival.
     pub trace: u64,
-    /// Frames that were on a link when it went down.
+    /// Frames that were on a link when it went down, or whose receiver was deaf.
     pub cut: u64,
     /// The switches that UDP packets came by, by source and destination port.
     pub paths: BTreeMap<(u16, u16), Vec<String>>,
@@ -134,6 +137,15 @@ impl Network {
             paths: BTreeMap::new(),
         };
         network.wire(fabric);
+        // Switches that have something to say of themselves begin to.
+        for node in 0..network.nodes.len() {
+            if let Kind::Switch(plane) = &network.nodes[node].kind
+                && plane.tick_deadline().is_some()
+            {
+                network.nodes[node].wake = Some(Instant::ZERO);
+                network.cause(Instant::ZERO, node, What::Wake);
+            }
+        }
         network
     }
 
@@ -152,7 +164,7 @@ impl Network {
         for link in &fabric.links {
             let [a, b] = [&link.a, &link.b].map(|end| ends[&(end.node.as_str(), end.interface.as_str())]);
             for (here, (peer, peer_port)) in [(a, b), (b, a)] {
-                wired.insert(here, Attachment { peer, peer_port, rate: link.rate, up: true });
+                wired.insert(here, Attachment { peer, peer_port, rate: link.rate, up: true, deaf: false });
             }
         }
         for ((node, port), attachment) in wired {
@@ -185,7 +197,8 @@ impl Network {
     }
 
     fn arrive(&mut self, node: usize, port: PortId, frame: Frame) {
-        if !self.nodes[node].ports[port.index()].up {
+        let Attachment { up, deaf, .. } = self.nodes[node].ports[port.index()];
+        if !up || deaf {
             self.cut += 1;
             return self.pool.free(frame);
         }
@@ -260,7 +273,7 @@ impl Network {
 
     /// A frame starts on its way by a link at `at`.
     fn carry(&mut self, node: usize, port: PortId, at: Instant, frame: Frame) {
-        let Attachment { peer, peer_port, rate, up } = self.nodes[node].ports[port.index()];
+        let Attachment { peer, peer_port, rate, up, .. } = self.nodes[node].ports[port.index()];
         if !up {
             self.cut += 1;
             return self.pool.free(frame);
@@ -329,11 +342,26 @@ impl Network {
         }
     }
 
+    /// Makes `node` lose all that comes by its link to `peer`, or hear it again; no end is told.
+    pub fn set_deaf(&mut self, node: &str, peer: &str, deaf: bool) {
+        let (node, port) = self.port(node, peer);
+        self.nodes[node].ports[port.index()].deaf = deaf;
+    }
+
+    /// What the switch `from` thinks of its link to `to`.
+    pub fn link(&self, from: &str, to: &str) -> LinkView {
+        self.switch(from).link(self.port(from, to).1)
+    }
+
+    fn port(&self, node: &str, peer: &str) -> (usize, PortId) {
+        let (node, peer) = (self.by_name[node], self.by_name[peer]);
+        let port = self.nodes[node].ports.iter().position(|p| p.peer == peer).expect("a link between the two");
+        (node, PortId(port as u8))
+    }
+
     /// Frames that the switch `from` sent towards its neighbour `to`.
     pub fn sent(&self, from: &str, to: &str) -> u64 {
-        let (node, there) = (self.by_name[from], self.by_name[to]);
-        let port = self.nodes[node].ports.iter().position(|p| p.peer == there).expect("a link between the two");
-        self.switch(from).counters(PortId(port as u8)).tx
+        self.switch(from).counters(self.port(from, to).1).tx
     }
 
     /// Drops of all switches.

@@ -145,8 +145,14 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// `weft lab up` under a name of this process and `tag` (at most 7 letters).
+    /// `weft lab up` under a name of this process and `tag` (at most 7 letters). Its switches say no hellos:
+    /// with them the counters of two ends of a link are never read at one state.
     pub fn up(tag: &str, arguments: &[&str]) -> Lab {
+        Lab::up_talking(tag, &[arguments, &["--hello-interval", "0"]].concat())
+    }
+
+    /// The same with hellos.
+    pub fn up_talking(tag: &str, arguments: &[&str]) -> Lab {
         let name = format!("v{}-{tag}", std::process::id());
         // From here on `down` runs, whatever becomes of `up`.
         let mut lab = Lab { name, hosts: Vec::new(), switches: Vec::new(), links: Vec::new() };
@@ -304,7 +310,7 @@ impl Bed {
     /// The switch's configuration; `extra` is added to each port of kind host.
     pub fn toml(&self, extra: &str) -> String {
         let mut text = format!(
-            "name = \"bed\"\nrole = \"tor\"\nid = 7\n[segment]\nipv4 = \"{}/24\"\nipv6 = \"{}/64\"\n[runtime]\ncontrol = {:?}\n",
+            "name = \"bed\"\nrole = \"tor\"\nid = 7\n[segment]\nipv4 = \"{}/24\"\nipv6 = \"{}/64\"\n[runtime]\ncontrol = {:?}\n[hello]\ninterval = 0\n",
             Bed::GATEWAYS[0],
             Bed::GATEWAYS[1],
             self.socket()

@@ -36,6 +36,19 @@ fn all_pairs_of_a_leaf_spine_fabric_and_their_gateways_answer_ping_over_both_fam
 }
 
 #[test]
+fn switches_that_say_hello_hear_each_other_and_lose_nothing_to_it() {
+    let Some(_turn) = turn("hello") else { return };
+    let lab = Lab::up_talking("hello", &["--leaf-spine", "2x2"]);
+    ping_all_pairs(&lab.hosts);
+    for (name, socket) in &lab.switches {
+        for port in crate::books::ports(socket).0.iter().filter(|p| !p.port.starts_with('h')) {
+            // A dead link would show as a packet that found no way.
+            assert!(port.generated > 10 && port.consumed > 10 && port.drops == 0, "{name}: {port:?}");
+        }
+    }
+}
+
+#[test]
 fn all_pairs_of_a_rack_answer_ping_over_both_families() {
     let Some(_turn) = turn("ping-rack") else { return };
     let lab = Lab::up("rack", &["--rack", "3"]);

@@ -1,0 +1,43 @@
+//! Hellos in and out, and what they do to the routes.
+
+use crate::counters::DropReason;
+use crate::frame::Frame;
+use crate::pisa::{Action, Context, Meta, Queue, Verdict};
+use crate::time::Instant;
+use crate::wire::{Headers, hello};
+
+use super::hooks::SchemeIngress;
+use super::ingress::FabricIngress;
+
+impl<S: SchemeIngress> FabricIngress<S> {
+    /// A hello off a fabric port. It ends here, whatever it says.
+    pub(super) fn hello(&mut self, now: Instant, frame: &Frame, meta: &Meta) -> Verdict {
+        let Ok(hello) = hello::read(frame, &meta.headers) else { return Verdict::Drop(DropReason::BadHello) };
+        if self.links.heard(now, meta.ingress_port, &hello) {
+            self.regroup();
+        }
+        Verdict::Consume
+    }
+
+    /// Gives up the links whose time is over, and sends the hellos that are due ahead of data. One that
+    /// can't be made for want of a frame is like one lost: the next beat makes up for it.
+    pub(super) fn say_hello(&mut self, cx: &mut Context<'_>) {
+        if self.links.tick(cx.now) {
+            self.regroup();
+        }
+        while cx.outbox.has_room() {
+            let Some((port, hello)) = self.links.next_hello() else { break };
+            let Some(mut frame) = cx.pool.alloc() else { continue };
+            frame.set_len(hello::FRAME_LEN);
+            hello.emit(self.mac, frame.first_chunk_mut().expect("as long as was set"));
+            cx.outbox.generate(frame, Meta::new(Headers::default(), port), Action::Forward(port, Queue::Control));
+        }
+    }
+
+    /// A link that died leaves every group at once, one that lives is back. What is queued at a dead one is
+    /// left to go: its frames may still arrive, and no other port's queue is theirs to join. Host ports are
+    /// not touched, so neither are the segment's tables.
+    fn regroup(&mut self) {
+        self.fib.set_live(self.links.live());
+    }
+}
