@@ -6,6 +6,7 @@
 
 pub mod fault;
 pub mod mem;
+pub mod pcap;
 pub mod xdp;
 
 use std::io;
