@@ -19,6 +19,7 @@ pub mod id;
 pub mod lab;
 pub mod pisa;
 pub mod port;
+pub mod rng;
 pub mod runtime;
 pub mod scheme;
 /// Monotonic time in nanoseconds; nothing here reads a clock.

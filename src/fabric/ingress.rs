@@ -398,10 +398,15 @@ impl<S: SchemeIngress> FabricIngress<S> {
         fits
     }
 
-    /// The rewriting every routed packet gets: addresses and TTL.
+    /// The rewriting every routed packet gets: addresses and TTL, and no more padding than it needs. Padding
+    /// is of the link that a frame came by; the next one may be too narrow for it.
     #[inline]
     pub(super) fn rewrite(&self, frame: &mut Frame, meta: &Meta, to: MacAddr) {
         let l3 = meta.headers.l3 as usize;
+        let needed = usize::from(meta.headers.end).max(l3 + ethernet::MIN_FRAME - ethernet::HEADER_LEN);
+        if frame.len() > needed {
+            frame.set_len(needed);
+        }
         ethernet::set_addresses(frame, to, self.mac);
         if !meta.own {
             match meta.headers.kind {

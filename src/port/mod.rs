@@ -4,7 +4,9 @@
 //! chunks it lent to the kernel and says how many ([`Port::held`]), so that a pool's chunks can be
 //! accounted for at any time.
 
+pub mod fault;
 pub mod mem;
+pub mod pcap;
 pub mod xdp;
 
 use std::io;

@@ -39,6 +39,23 @@ fn up_goes_by_an_uplink_with_new_addresses_one_hop_less_and_a_valid_checksum() {
 }
 
 #[test]
+fn padding_that_the_next_link_would_not_carry_is_left_behind() {
+    let mut config = tor_config();
+    UPLINKS.iter().for_each(|uplink| config.ports[*uplink as usize].mtu = 1280);
+    for tags in [&[][..], &TAGS[1..], &TAGS] {
+        for far in families() {
+            let mut rig = Rig::new(config.clone(), PortLimits::default(), 64);
+            let packet = tagged(&udp(H0.to_gateway(far), 64, (1000, 2000), b"little"), tags);
+            let mut padded = packet.clone();
+            padded.resize(1500, 0xee);
+            let (port, frame) = one(rig.send(0, &padded));
+            // What makes a frame long enough stays, behind its tags.
+            assert_eq!(frame, routed(&packet, SWITCH, peer(port)));
+        }
+    }
+}
+
+#[test]
 fn every_checksum_stays_valid_whatever_the_packet() {
     let mut rig = Rig::tor();
     for i in 0..=u16::MAX {
