@@ -8,6 +8,7 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::fault::Faults;
 use crate::id::{PortKind, XdpMode};
 use crate::units::BitRate;
 use crate::wire::MacAddr;
@@ -39,6 +40,18 @@ pub enum Change {
     Up(String),
     /// The port on this interface out of service: it takes and sends nothing.
     Down(String),
+    /// Other faults for what a port receives, until the next reload.
+    Fault(PortFault),
+}
+
+/// What is to happen to the frames that a port receives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortFault {
+    /// Its interface.
+    pub interface: String,
+    /// The faults; the empty text ends them.
+    pub fault: Faults,
 }
 
 /// A port that is added to a running switch.

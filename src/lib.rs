@@ -12,6 +12,7 @@ pub mod control;
 pub mod counters;
 pub mod dataplane;
 pub mod fabric;
+pub mod fault;
 /// Frame memory: one region, linear frames, bursts.
 pub mod frame;
 /// Names of ports, switches and roles.

@@ -32,6 +32,7 @@ const LAYERS: &[Layer] = &[
     layer("id", 0, 0, &[]),
     layer("rng", 0, 0, &[]),
     layer("counters", 0, 0, &[]),
+    layer("fault", 1, 1, &[]),
     layer("wire", 1, 1, &[]),
     layer("frame", 1, 1, &[]),
     layer("pisa", 2, 2, &[]),

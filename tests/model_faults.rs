@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use weft::fault::Faults;
 use weft::frame::{BURST, Burst, Pool};
 use weft::port::Port;
-use weft::port::fault::{FaultCounts, FaultPort, Faults};
+use weft::port::fault::{FaultCounts, FaultPort};
 use weft::port::mem::MemPort;
 use weft::time::{Instant, MICROS, MILLIS, SECONDS};
 

@@ -94,11 +94,13 @@ fn a_file_gives_the_fabric_of_its_shape_and_options() {
             selector: Selector::Ecmp,
             seed: u64::MAX,
             hello_interval: Duration(0),
+            fault: "loss=0.5,seed=3".parse().expect("faults"),
         };
         let hosts = options.hosts_per_tor.map_or("", |_| "hosts_per_tor = 1");
         let text = format!(
             "{text}\n{hosts}\nrate = \"10Gbit\"\nhost_rate = \"1Mbit\"\nhost_mtu = 1280\nfabric_mtu = 3506\n\
-             selector = \"ecmp\"\nseed = \"18446744073709551615\"\nhello_interval = 0"
+             selector = \"ecmp\"\nseed = \"18446744073709551615\"\nhello_interval = 0\n\
+             fault = \"loss=0.5,seed=3\""
         );
         assert_eq!(Fabric::parse(&text, "f.toml").unwrap(), shape.build(&options).unwrap());
     }

@@ -5,7 +5,7 @@ use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use weft::config::{Selector, SwitchConfig};
-use weft::port::fault::Faults;
+use weft::fault::Faults;
 use weft::topo::{Fabric, Shape};
 use weft::units::{BitRate, Bytes};
 use weft::wire::MacAddr;

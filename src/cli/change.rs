@@ -1,7 +1,8 @@
 use clap::{Args, Subcommand, ValueEnum};
 use ipnet::IpNet;
 
-use crate::control::{Change, NewPort, Request};
+use crate::control::{Change, NewPort, PortFault, Request};
+use crate::fault::Faults;
 use crate::id::PortKind;
 use crate::runtime::report::Report;
 use crate::units::BitRate;
@@ -34,6 +35,8 @@ pub(super) enum PortCommand {
     Up(PortArgs),
     /// Take a port out of service: it keeps its interface, but takes and sends nothing
     Down(PortArgs),
+    /// Lose, delay, reorder, double or damage what a port receives, to see what comes of it
+    Fault(FaultArgs),
 }
 
 #[derive(Args, Clone, Debug)]
@@ -70,6 +73,14 @@ pub(super) struct AddArgs {
     /// several
     #[arg(long, value_name = "PREFIX")]
     route: Vec<IpNet>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct FaultArgs {
+    #[command(flatten)]
+    port: PortArgs,
+    /// What happens, like "loss=0.01,delay=1ms,seed=7" (docs/reliability.md has the keys); "" ends it
+    spec: Faults,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -113,6 +124,9 @@ pub(super) fn port(command: PortCommand) -> Outcome {
         PortCommand::Del(args) => (args.clone(), Change::Del(args.interface)),
         PortCommand::Up(args) => (args.clone(), Change::Up(args.interface)),
         PortCommand::Down(args) => (args.clone(), Change::Down(args.interface)),
+        PortCommand::Fault(FaultArgs { port, spec }) => {
+            (port.clone(), Change::Fault(PortFault { interface: port.interface, fault: spec }))
+        }
     };
     let socket = args.which.sockets(false)?.remove(0);
     tell(&ask(&socket, &Request::Change(change))?, args.json, false)

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Subcommand};
 
 use crate::config::{Selector, hello_interval};
+use crate::fault::Faults;
 use crate::lab::{self, DEFAULT_NAME, LabError, LabName, UpOptions};
 use crate::runtime::{self, RuntimeConfig, Source, SwitchInstance};
 use crate::topo::{DEFAULT_SEED, Fabric, FabricOptions, Shape};
@@ -78,6 +79,10 @@ struct ShapeOptions {
     /// Time between the switches' hellos, e.g. 10ms; 0 = none [default: 10ms]
     #[arg(long, value_parser = hello_interval)]
     hello_interval: Option<Duration>,
+    /// What happens to frames on every link between switches, like "loss=0.01,delay=1ms,seed=7"
+    /// (docs/reliability.md has the keys) [default: nothing]
+    #[arg(long, value_name = "SPEC")]
+    fault: Option<Faults>,
 }
 
 impl ShapeOptions {
@@ -91,6 +96,7 @@ impl ShapeOptions {
             .or_else(|| self.hosts_per_tor.map(|n| ("--hosts-per-tor", format!("hosts_per_tor = {n}"))))
             .or_else(|| self.seed.map(|n| ("--seed", format!("seed = {n}"))))
             .or_else(|| self.hello_interval.map(|t| ("--hello-interval", format!("hello_interval = \"{t}\""))))
+            .or_else(|| self.fault.map(|f| ("--fault", format!("fault = \"{f}\""))))
     }
 
     fn fabric(&self) -> FabricOptions {
@@ -102,6 +108,7 @@ impl ShapeOptions {
             selector: self.selector.unwrap_or(default.selector),
             seed: self.seed.unwrap_or(DEFAULT_SEED),
             hello_interval: self.hello_interval.unwrap_or(default.hello_interval),
+            fault: self.fault.unwrap_or_default(),
             ..default
         }
     }

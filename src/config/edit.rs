@@ -4,6 +4,7 @@
 use ipnet::IpNet;
 
 use super::{PortConfig, SwitchConfig};
+use crate::fault::Faults;
 use crate::id::PortId;
 
 impl SwitchConfig {
@@ -46,6 +47,17 @@ impl SwitchConfig {
         let id = self.find(interface)?;
         let mut config = self.clone();
         config.ports[id.index()].enabled = enabled;
+        Ok(config)
+    }
+
+    /// With other faults for what the port on `interface` receives.
+    ///
+    /// # Errors
+    /// As for [`SwitchConfig::without_port`].
+    pub fn with_fault(&self, interface: &str, fault: Faults) -> Result<SwitchConfig, String> {
+        let id = self.find(interface)?;
+        let mut config = self.clone();
+        config.ports[id.index()].fault = fault;
         Ok(config)
     }
 

@@ -12,6 +12,7 @@ use super::{
     FRAMES, HELLO_MULTIPLIER, HelloMode, HelloOptions, MTU, PollMode, PortConfig, QUEUE_PACKETS, QueueOptions,
     RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig, XdpMode, default_hello, derived_mac, derived_seed,
 };
+use crate::fault::Faults;
 use crate::id::{PortId, PortKind, Role, SwitchId};
 use crate::units::{BitRate, Bytes, Duration};
 use crate::wire::MacAddr;
@@ -142,6 +143,7 @@ struct FilePort {
     enabled: Option<bool>,
     peer_mac: Option<Text>,
     hello: Option<HelloMode>,
+    fault: Option<Text>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -307,6 +309,7 @@ fn read_port(i: usize, file: FilePort, found: &mut Found) -> PortConfig {
     PortConfig {
         kind,
         hello: file.hello.unwrap_or(default_hello(kind)),
+        fault: reader.text("fault", file.fault, Faults::from_str).unwrap_or_default(),
         rate: reader.text("rate", file.rate, BitRate::from_str).unwrap_or_default(),
         mtu: reader.int("mtu", file.mtu, MTU),
         mode: file.mode.unwrap_or_default(),
@@ -396,5 +399,6 @@ fn write_port(port: &PortConfig) -> FilePort {
         enabled: Some(port.enabled),
         peer_mac: port.peer_mac.map(|m| Text(m.to_string())),
         hello: (port.kind != PortKind::Host || port.hello != HelloMode::Off).then_some(port.hello),
+        fault: (port.fault != Faults::default()).then(|| Text(port.fault.to_string())),
     }
 }

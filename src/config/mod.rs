@@ -32,6 +32,7 @@ pub(crate) use error::{Document, Found, Table, link_name};
 pub(crate) use file::{Int, Reader, Text, out_of_range};
 
 pub use crate::fabric::HelloMode;
+use crate::fault::Faults;
 pub use crate::id::XdpMode;
 use crate::id::{PortId, PortKind, PortMask, Role, SwitchId};
 use crate::units::{BitRate, Bytes, Duration};
@@ -213,6 +214,8 @@ pub struct PortConfig {
     pub peer_mac: Option<MacAddr>,
     /// What hellos mean to this port; off at host ports.
     pub hello: HelloMode,
+    /// What happens to the frames it receives, for whoever wants to see what comes of that.
+    pub fault: Faults,
 }
 
 /// What hellos mean to a port of which nothing is said.

@@ -151,6 +151,7 @@ impl Running {
             ingress_drops: drop_map(&c.ingress_drops),
             egress_drops: drop_map(&c.egress_drops),
             device: slot.stats(),
+            faults: slot.faults(),
         }
     }
 

@@ -17,9 +17,10 @@ use tracing::{error, info, warn};
 
 use crate::config::diff::{self, Command};
 use crate::config::{PortConfig, SwitchConfig, default_hello};
-use crate::control::{Change, NewPort};
+use crate::control::{Change, NewPort, PortFault};
 use crate::dataplane;
 use crate::fabric::Forwarding;
+use crate::fault::Faults;
 use crate::id::PortId;
 use crate::port::xdp::{Device, Lent, QUARANTINE, XdpPort};
 use crate::time::{Instant, MILLIS};
@@ -277,6 +278,7 @@ impl Kept {
             Change::Del(interface) => self.config.without_port(&interface)?,
             Change::Up(interface) => self.config.with_enabled(&interface, true)?,
             Change::Down(interface) => self.config.with_enabled(&interface, false)?,
+            Change::Fault(PortFault { interface, fault }) => self.config.with_fault(&interface, fault)?,
         };
         new.validate().map_err(|e| e.to_string())?;
         self.become_config(home, new)
@@ -300,6 +302,7 @@ fn port_config(port: &NewPort) -> PortConfig {
         enabled: true,
         peer_mac: port.peer_mac,
         hello: default_hello(port.kind),
+        fault: Faults::default(),
     }
 }
 

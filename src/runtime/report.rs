@@ -10,6 +10,7 @@ use crate::counters::{Drops, PortCounters};
 use crate::fabric::HelloMode;
 use crate::id::{PortId, PortKind, Role, SwitchId, XdpMode};
 use crate::port::DeviceStats;
+use crate::port::fault::FaultCounts;
 use crate::units::BitRate;
 use crate::wire::MacAddr;
 
@@ -137,6 +138,8 @@ pub struct PortReport {
     pub egress_drops: DropMap,
     /// What the kernel counted.
     pub device: DeviceStats,
+    /// What became of received frames by faults that were asked for.
+    pub faults: Option<FaultCounts>,
 }
 
 impl PortReport {

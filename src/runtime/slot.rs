@@ -2,6 +2,7 @@ use std::io;
 
 use crate::config::PortConfig;
 use crate::frame::Pool;
+use crate::port::fault::{FaultCounts, FaultPort};
 use crate::port::xdp::{Device, XdpPort};
 use crate::port::{DeviceStats, Port};
 use crate::time::{Instant, MICROS, MILLIS};
@@ -16,11 +17,12 @@ pub(super) struct PortSlot {
     pub config: PortConfig,
     /// The interface, as it was last seen.
     pub device: Device,
-    pub socket: Option<XdpPort>,
+    pub socket: Option<FaultPort<XdpPort>>,
     /// Why there is no socket.
     pub absent: String,
     /// What was counted at sockets that are closed.
     earlier: DeviceStats,
+    earlier_faults: FaultCounts,
     /// When to kick again for frames that the kernel left in the ring, and how long after that.
     pub next_kick: Instant,
     retry: u64,
@@ -35,6 +37,7 @@ impl PortSlot {
             socket: None,
             absent: "not open yet".into(),
             earlier: DeviceStats::default(),
+            earlier_faults: FaultCounts::default(),
             next_kick: Instant::ZERO,
             retry: RETRY,
         }
@@ -74,7 +77,10 @@ impl PortSlot {
 
     /// Takes the socket out, with all chunks that are not with the kernel given back, to be closed.
     pub fn detach(&mut self, pool: &mut Pool, why: &str) -> Option<XdpPort> {
-        let mut socket = self.socket.take()?;
+        let mut faulty = self.socket.take()?;
+        faulty.flush(pool);
+        self.earlier_faults.add(&faulty.faults());
+        let mut socket = faulty.close(pool);
         self.earlier.add(&socket.stop(pool));
         self.absent = why.into();
         Some(socket)
@@ -85,6 +91,14 @@ impl PortSlot {
         let mut stats = self.socket.as_ref().map(Port::stats).unwrap_or_default();
         stats.add(&self.earlier);
         stats
+    }
+
+    /// What became of frames by the faults that were asked for; none if none ever were.
+    pub fn faults(&self) -> Option<FaultCounts> {
+        let mut counts = self.socket.as_ref().map(FaultPort::faults).unwrap_or_default();
+        counts.add(&self.earlier_faults);
+        let untouched = counts.received == counts.passed && counts.duplicated + counts.corrupted == 0;
+        (!untouched || !self.config.fault.is_none()).then_some(counts)
     }
 
     /// Chunks and buffers with the socket.

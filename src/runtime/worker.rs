@@ -18,6 +18,7 @@ use crate::dataplane::{self, Dataplane};
 use crate::frame::{BURST, Burst, Pool};
 use crate::id::{PortId, PortMask};
 use crate::port::Port;
+use crate::port::fault::FaultPort;
 use crate::port::xdp::{Device, XdpPort};
 use crate::time::{Instant, MICROS, MILLIS, SECONDS, earliest};
 
@@ -224,6 +225,9 @@ impl Worker {
             if receive {
                 for (i, slot) in ports.iter_mut().enumerate() {
                     let Some(socket) = slot.as_mut().and_then(|s| s.socket.as_mut()) else { continue };
+                    if !socket.is_clear() {
+                        socket.at(now());
+                    }
                     for _ in 0..BURSTS {
                         socket.rx_burst(pool, &mut self.burst);
                         let n = self.burst.len();
@@ -261,7 +265,7 @@ impl Worker {
                     moved += self.burst.len();
                     socket.tx_burst(pool, &mut self.burst);
                 }
-                *unsettled = match socket.reclaim(pool) {
+                *unsettled = match socket.inner_mut().reclaim(pool) {
                     0 => unsettled.without(id),
                     _ => unsettled.with(id),
                 };
@@ -285,6 +289,8 @@ impl Worker {
         let mut next = None;
         for running in &self.switches {
             next = earliest(next, running.plane.tick_deadline());
+            let faulty = running.ports.iter().flatten().filter_map(|slot| slot.socket.as_ref());
+            next = faulty.filter(|f| !f.is_clear()).map(FaultPort::next_deadline).fold(next, earliest);
             for id in running.plane.backlog().or(running.unsettled).iter() {
                 // Chunks to take back, or due already but the ring is full: nobody will say when.
                 let mut look = now + RETRY;
@@ -328,8 +334,8 @@ impl Running {
     fn attach(&mut self, waiter: &Waiter, id: PortId, device: Device, socket: XdpPort) -> Result<(), RuntimeError> {
         let Some(slot) = &mut self.ports[id.index()] else { return Ok(()) };
         waiter.watch(socket.as_fd()).map_err(|e| RuntimeError::system("epoll", e))?;
-        let socket = slot.socket.insert(socket);
-        socket.start(&mut self.pool);
+        let socket = slot.socket.insert(FaultPort::new(socket, slot.config.fault));
+        socket.inner_mut().start(&mut self.pool);
         self.plane.reset_link(id);
         self.device(id, device);
         Ok(())
@@ -418,6 +424,9 @@ impl Running {
                 }
                 Command::SetPort(id, port) => {
                     let Some(slot) = &mut self.ports[id.index()] else { continue };
+                    if let Some(socket) = slot.socket.as_mut().filter(|socket| *socket.spec() != port.fault) {
+                        socket.set(port.fault);
+                    }
                     slot.config = port;
                     self.plane.set_port(id, &slot.config, &self.config.queues, slot.mtu());
                     self.refresh(id);
@@ -436,7 +445,7 @@ impl Running {
         for slot in self.ports.iter_mut().flatten() {
             let fill = fill(&self.config, slot.config.kind);
             if let Some(socket) = &mut slot.socket {
-                socket.set_fill(fill);
+                socket.inner_mut().set_fill(fill);
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ use crate::config::{
     FRAMES, HelloOptions, PortConfig, QueueOptions, RuntimeOptions, Segment, SwitchConfig, XdpMode, default_hello,
     derived_mac, derived_seed,
 };
+use crate::fault::Faults;
 use crate::id::{PortId, PortKind, PortMask, Role, SwitchId};
 use crate::units::BitRate;
 
@@ -237,9 +238,19 @@ impl Build<'_> {
 
     fn port(&mut self, node: Node, peer: &str, kind: PortKind, rate: BitRate, mtu: u16, far: Option<Node>) -> PortId {
         let peer_mac = far.map(|far| self.config(far).mac);
+        let (fault, switch) = (self.options.fault, self.config(node).id);
         let ports = &mut self.config(node).ports;
         let id = PortId(u8::try_from(ports.len()).expect("the plan was checked"));
         let mode = XdpMode::default();
+        // Each port draws from numbers of its own.
+        let fault = match kind {
+            PortKind::Host => Faults::default(),
+            _ if fault.is_none() => fault,
+            PortKind::Up | PortKind::Down => {
+                let seed = derived_seed(fault.seed.wrapping_add(u64::from(id.0)), switch);
+                Faults { seed, ..fault }
+            }
+        };
         ports.push(PortConfig {
             interface: peer.into(),
             kind,
@@ -249,6 +260,7 @@ impl Build<'_> {
             enabled: true,
             peer_mac,
             hello: default_hello(kind),
+            fault,
         });
         let of = |p: &PortConfig| if p.kind == PortKind::Host { FRAMES_HOST } else { FRAMES_FABRIC };
         let frames: u32 = ports.iter().map(of).sum();

@@ -10,6 +10,7 @@ use crate::config::{
     ConfigError, Document, Found, Int, MIN_IPV6_MTU, MTU, Reader, Selector, Table, Text, hello_interval, link_name,
     no_rate, out_of_range,
 };
+use crate::fault::Faults;
 use crate::units::BitRate;
 
 #[derive(Clone, Copy, Deserialize)]
@@ -41,6 +42,7 @@ struct File {
     selector: Option<Text>,
     seed: Option<Text>,
     hello_interval: Option<Text>,
+    fault: Option<Text>,
     #[serde(default)]
     link: Vec<FileLink>,
 }
@@ -117,6 +119,7 @@ fn read_top(file: File, found: &mut Found) -> (Option<Shape>, FabricOptions) {
         hello_interval: reader
             .text("hello_interval", file.hello_interval, hello_interval)
             .unwrap_or(default.hello_interval),
+        fault: reader.text("fault", file.fault, Faults::from_str).unwrap_or_default(),
     };
     (shape, options)
 }

@@ -35,6 +35,7 @@ pub use exception::{LinkChange, LinkException, LinkProblem};
 pub use shape::{MAX_NODES, Shape, TopoError};
 
 use crate::config::{ConfigError, HelloOptions, PortConfig, Selector, SwitchConfig};
+use crate::fault::Faults;
 use crate::id::{Role, SwitchId};
 use crate::units::{BitRate, Duration};
 use crate::wire::MacAddr;
@@ -61,6 +62,8 @@ pub struct FabricOptions {
     pub seed: u64,
     /// Time between the switches' hellos; 0 = none.
     pub hello_interval: Duration,
+    /// What happens to frames on each link between switches, either way.
+    pub fault: Faults,
 }
 
 impl Default for FabricOptions {
@@ -74,6 +77,7 @@ impl Default for FabricOptions {
             selector: Selector::default(),
             seed: 0,
             hello_interval: HelloOptions::default().interval,
+            fault: Faults::default(),
         }
     }
 }

@@ -24,6 +24,8 @@ mod faults;
 mod hosts;
 /// Several labs, and labs that come and go.
 mod labs;
+/// Links that are deaf, lossy or late, and a worker that panics.
+mod links;
 /// What a router says: time exceeded, unreachable, too big.
 mod path;
 /// Paced links: goodput, queues, tail drops.

@@ -11,16 +11,13 @@
 //! Frames in the line are chunks of the pool, `rate x delay` of them. At most half of the pool is held, and
 //! what comes beyond is lost and counted ([`FaultCounts::overflowed`]).
 
-mod spec;
-
 use std::collections::VecDeque;
 use std::io;
 
 use serde::{Deserialize, Serialize};
 
-pub use spec::{Faults, FaultsError, MAX_DELAY, MAX_REORDER_BY};
-
 use super::{DeviceStats, Port};
+use crate::fault::Faults;
 use crate::frame::{Burst, Frame, Pool};
 use crate::rng::Rng;
 use crate::time::{Instant, earliest};
@@ -54,6 +51,20 @@ impl FaultCounts {
     /// Whether every frame is accounted for.
     pub fn balances(&self) -> bool {
         self.received + self.duplicated == self.passed + self.lost + self.held
+    }
+}
+
+impl FaultCounts {
+    /// Adds what an earlier port counted.
+    pub fn add(&mut self, earlier: &FaultCounts) {
+        self.received += earlier.received;
+        self.duplicated += earlier.duplicated;
+        self.passed += earlier.passed;
+        self.lost += earlier.lost;
+        self.overflowed += earlier.overflowed;
+        self.reordered += earlier.reordered;
+        self.corrupted += earlier.corrupted;
+        self.held += earlier.held;
     }
 }
 
@@ -198,6 +209,12 @@ impl<P: Port> FaultPort<P> {
     #[inline]
     pub fn at(&mut self, now: Instant) {
         self.path.now = self.path.now.max(now);
+    }
+
+    /// Whether frames pass as they are, at once: then no time needs to be told.
+    #[inline]
+    pub fn is_clear(&self) -> bool {
+        self.clear
     }
 
     /// When a held frame is due, by what is known now; in the past if it found no room.

@@ -1,3 +1,5 @@
+//! What can happen to frames on their way: plain data with a text form, for whatever carries frames.
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -39,6 +41,9 @@ pub struct Faults {
     /// Panic when this many frames have arrived (1 is the first), to see what a panic takes down.
     pub panic: Option<u64>,
 }
+
+// No value is NaN: the text form refuses it.
+impl Eq for Faults {}
 
 impl Default for Faults {
     fn default() -> Self {

@@ -1,0 +1,92 @@
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::bed::Kind::Host;
+use crate::bed::{Bed, Lab, ping_all_pairs, turn, weft_ok};
+use crate::books;
+use crate::traffic::tcp;
+
+/// Sets what happens to frames that `switch` receives from `peer`.
+fn fault(lab: &Lab, switch: &str, peer: &str, spec: &str) {
+    weft_ok(&["port", "fault", peer, spec, "--socket", lab.socket(switch).to_str().unwrap()]);
+}
+
+/// Waits until the link of `switch` to `peer` is `up` or not, by what `switch` says of it; why it is.
+fn wait_for(lab: &Lab, switch: &str, peer: &str, up: bool) -> String {
+    let start = Instant::now();
+    loop {
+        let port = books::port(lab.socket(switch), peer);
+        if (port.state == "up") == up {
+            return port.reason.unwrap_or_default();
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "{port:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_link_that_is_up_but_deaf_one_way_is_left_out_at_both_ends_and_comes_back() {
+    let Some(_turn) = turn("deaf") else { return };
+    let lab = Lab::up_talking("deaf", &["--leaf-spine", "2x2"]);
+    let (leaf, deaf, other) = ("leaf0", "spine0", "spine1");
+    wait_for(&lab, leaf, deaf, true);
+    ping_all_pairs(&lab.hosts);
+    // What the leaf says still arrives; what it should hear does not.
+    fault(&lab, leaf, deaf, "loss=1");
+    assert_eq!(wait_for(&lab, leaf, deaf, false), "peer fell silent");
+    // It says so first when it is told, and goes on trying.
+    let why = wait_for(&lab, deaf, leaf, false);
+    assert!(["peer ceased to hear us", "peer does not hear us yet"].contains(&why.as_str()), "{why}");
+    // One link of two is left to this leaf. That the other leaf sends over the spine that has lost its way
+    // down is for it to find out: so it, too, is kept off that spine.
+    weft_ok(&["port", "down", deaf, "--socket", lab.socket("leaf1").to_str().unwrap()]);
+    let data = |port: &str| books::data_queue(lab.socket(leaf), port).enqueued;
+    let before = (data(deaf), data(other));
+    ping_all_pairs(&lab.hosts);
+    tcp(&lab.hosts[0], &lab.hosts[3], lab.hosts[3].ipv4.into(), 1 << 20);
+    // Hellos go on in the hope of an answer, but no data does.
+    assert_eq!(data(deaf), before.0);
+    assert!(data(other) > before.1 + 700, "a segment is 1448 bytes");
+
+    fault(&lab, leaf, deaf, "");
+    weft_ok(&["port", "up", deaf, "--socket", lab.socket("leaf1").to_str().unwrap()]);
+    wait_for(&lab, leaf, deaf, true);
+    wait_for(&lab, deaf, leaf, true);
+    ping_all_pairs(&lab.hosts);
+    let counted = books::port(lab.socket(leaf), deaf).faults.expect("some were lost");
+    assert!(counted.lost > 3 && counted.balances(), "{counted:?}");
+}
+
+#[test]
+fn a_worker_that_panics_takes_its_switch_down_whole_and_says_so() {
+    let Some(_turn) = turn("panic") else { return };
+    let bed = Bed::new("panic", &[Host, Host]);
+    let toml = bed.toml("").replace("interface = \"p1\"", "interface = \"p1\"\nfault = \"panic=5\"");
+    let mut switch = bed.start(&toml, &[]);
+    drop(bed.hosts[1].ping(bed.hosts[0].ipv4.into(), &["-c", "9", "-w", "3"]));
+    let status = switch.wait();
+    assert_eq!(status.code(), Some(1), "{}", switch.log());
+    let log = switch.log();
+    assert!(log.contains("worker 0 panicked") && log.contains("all switches of this process were stopped"), "{log}");
+    assert!(!switch.socket.exists(), "the control socket goes");
+    bed.assert_detached();
+    // Nothing is in the way of the next.
+    let switch = bed.start(&bed.toml(""), &[]);
+    ping_all_pairs(&bed.hosts);
+    switch.stop();
+}
+
+#[test]
+fn tcp_is_byte_exact_over_links_that_lose_double_reorder_and_delay() {
+    let Some(_turn) = turn("lossy") else { return };
+    let spec = "loss=0.005,duplicate=0.01,reorder=0.02,corrupt=0.002,delay=200us,jitter=100us,seed=5";
+    let lab = Lab::up("lossy", &["--leaf-spine", "2x2", "--hosts-per-tor", "1", "--fault", spec]);
+    let (a, b) = (&lab.hosts[0], &lab.hosts[1]);
+    for address in b.addresses() {
+        tcp(a, b, address, 512 << 10);
+    }
+    let faults = |switch: &str| books::port(lab.socket(switch), "spine0").faults.expect("asked for");
+    let (near, far) = (faults("leaf0"), faults("leaf1"));
+    assert!(near.balances() && far.balances(), "{near:?} {far:?}");
+    assert!(near.received + far.received > 100 && near != far, "{near:?} {far:?}");
+}
