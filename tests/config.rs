@@ -351,7 +351,7 @@ fn load_reads_a_file_and_names_it_in_errors() {
     assert_eq!(SwitchConfig::load(&path).unwrap(), SwitchConfig::parse(FULL, "t.toml").unwrap());
     std::fs::write(&path, FULL.replace("10Gbit", "fast")).unwrap();
     let message = SwitchConfig::load(&path).unwrap_err().to_string();
-    assert!(message.contains("leaf0.toml:33:8: port \"h0-0-2\": rate `fast`"), "{message}");
+    assert!(message.contains("leaf0.toml:34:8: port \"h0-0-2\": rate `fast`"), "{message}");
 }
 
 fn mac() -> impl Strategy<Value = MacAddr> {

@@ -479,6 +479,8 @@ role = "tor"
 mac = "02:77:00:00:00:01"
 [segment]
 ipv4 = "10.0.1.1/24"
+[hello]
+interval = 0
 [[port]]
 interface = "h0"
 kind = "host"

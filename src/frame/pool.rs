@@ -367,6 +367,11 @@ impl Pool {
         Pool::with_large(Box::new(Heap::new(chunks, size)), large, large_size)
     }
 
+    /// `parts` pools with equal shares of `chunks` chunks of `size` bytes on the heap.
+    pub fn split_heap(chunks: usize, size: usize, parts: usize) -> Vec<Self> {
+        Pool::split(Box::new(Heap::new(chunks, size)), parts, 0, 0)
+    }
+
     /// Chunks in all.
     pub fn chunks(&self) -> usize {
         self.chunks as usize

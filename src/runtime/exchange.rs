@@ -17,7 +17,8 @@ use crate::frame::{Pool, Stray};
 use crate::pisa::{Handed, Pipe};
 use crate::time::Instant;
 
-use super::wait::Waker;
+/// Ends the sleep of a worker that has something to take; called after it was put there.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Parcels on their way from one pipe to another.
 const PARCELS: usize = 64;
@@ -57,13 +58,13 @@ impl Drop for Lane {
 struct Peer {
     to: Arc<Lane>,
     from: Arc<Lane>,
-    waker: Waker,
+    wake: Wake,
     /// What waits to be sent.
     waiting: Parcel,
 }
 
 /// One pipe's ends of all rings.
-pub(super) struct Exchange {
+pub struct Exchange {
     pipe: Pipe,
     /// By pipe; none where it is this one.
     peers: Vec<Option<Peer>>,
@@ -74,9 +75,9 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// The exchanges of a switch with one pipe for each waker.
-    pub fn mesh(wakers: &[Waker]) -> Vec<Exchange> {
-        let count = wakers.len();
+    /// The exchanges of a switch with as many pipes as there are ways to wake one's worker.
+    pub fn mesh(wakes: &[Wake]) -> Vec<Exchange> {
+        let count = wakes.len();
         let lane = || Arc::new(Lane { parcels: ArrayQueue::new(PARCELS), spare: ArrayQueue::new(PARCELS) });
         let lanes: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| lane()).collect()).collect();
         let ended = Arc::new(AtomicUsize::new(0));
@@ -84,7 +85,7 @@ impl Exchange {
             let peer = |other: usize| Peer {
                 to: lanes[index][other].clone(),
                 from: lanes[other][index].clone(),
-                waker: wakers[other].clone(),
+                wake: wakes[other].clone(),
                 waiting: Parcel::default(),
             };
             let peers = (0..count).map(|other| (other != index).then(|| peer(other))).collect();
@@ -159,7 +160,7 @@ impl Exchange {
                     // Pairs with the fence of a worker that is about to sleep: either it sees the parcel, or
                     // this sees that it sleeps.
                     fence(Ordering::SeqCst);
-                    peer.waker.wake_if_asleep();
+                    (peer.wake)();
                 }
                 Err(parcel) => peer.waiting = parcel,
             }

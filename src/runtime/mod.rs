@@ -7,7 +7,7 @@
 mod answer;
 mod clock;
 mod control;
-mod exchange;
+pub mod exchange;
 mod keeper;
 mod limit;
 mod merge;
@@ -39,7 +39,7 @@ pub use control::query;
 pub use limit::allow_open_files;
 
 use control::{ControlServer, PipeTarget, Target};
-use exchange::Exchange;
+use exchange::{Exchange, Wake};
 use keeper::{Keeper, Kept, Notice, ToWorker};
 use open::Opened;
 pub(crate) use slot::RETRY;
@@ -316,7 +316,11 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
     for (number, opened) in open::open_all(config.switches)?.into_iter().enumerate() {
         let Opened { config, pools, ports, site } = opened;
         let workers = std::mem::take(&mut to_workers[number]);
-        let pipe_wakers: Vec<_> = workers.iter().map(|to| to.waker.clone()).collect();
+        let wake = |to: &ToWorker| {
+            let waker = to.waker.clone();
+            Arc::new(move || waker.wake_if_asleep()) as Wake
+        };
+        let wakes: Vec<_> = workers.iter().map(wake).collect();
         let devices: Vec<_> = ports.iter().map(|(device, _)| device.clone()).collect();
         kept.push(Kept::new(config.clone(), site, workers, devices.clone()));
         let mut sockets: Vec<_> = ports.into_iter().map(|(_, sockets)| sockets.into_iter()).collect();
@@ -325,7 +329,7 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
             let ports = devices.iter().cloned().zip(own).collect();
             Some(Ready { number, config: config.clone(), pool, ports, exchange })
         };
-        running.push(pools.into_iter().zip(Exchange::mesh(&pipe_wakers)).map(pipe).collect());
+        running.push(pools.into_iter().zip(Exchange::mesh(&wakes)).map(pipe).collect());
     }
     for (setup, places) in setups.iter_mut().zip(places) {
         setup.switches = places.iter().filter_map(|(number, pipe)| running[*number][*pipe].take()).collect();
