@@ -17,7 +17,7 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, HelloConfig, HelloMode};
 use weft::frame::{BURST, Burst, Pool};
 use weft::id::{PortId, PortKind, PortMask, SwitchId};
-use weft::pisa::{PortLimits, Switch};
+use weft::pisa::{Pipe, PortLimits, Switch};
 use weft::scheme::ecmp::{Ecmp, EcmpEgress, EcmpIngress};
 use weft::time::Instant;
 use weft::wire::{MacAddr, checksum, ethernet};
@@ -179,6 +179,7 @@ impl Pipeline {
             },
             seed: 1,
             hello: HelloConfig::OFF,
+            pipe: Pipe::ONLY,
         };
         let limits = vec![PortLimits::default(); config.ports.len()];
         let ingress = FabricIngress::new(config, EcmpIngress);

@@ -86,6 +86,8 @@ drop_reasons! {
     SharedBuffer = "shared_buffer",
     /// No free frame for a copy or a reply.
     NoFrame = "no_frame",
+    /// More frames for ports of another pipe than its worker takes.
+    PipeFull = "pipe_full",
     /// More replies, clones or punts in one burst than the outbox holds.
     OutboxFull = "outbox_full",
     /// Sent round the pipeline too often.
@@ -154,7 +156,8 @@ impl Serialize for Drops {
 /// - egress: `enqueued = tx + egress_drops + queued`
 ///
 /// and over the whole switch the sum of `forwarded` equals the sum of `enqueued`, so that
-/// rx + generated = tx + consumed + drops + queued. [`Ledger::check`] asserts them.
+/// rx + generated = tx + consumed + drops + queued. Where a switch has several pipes, what one handed to
+/// another counts with it ([`Ledger`]). [`Ledger::check`] asserts them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct PortCounters {
     /// Frames received from the wire.
@@ -214,6 +217,10 @@ pub struct Ledger {
     pub ports: Vec<(PortCounters, u64)>,
     /// What ports counted that the switch has no more.
     pub removed: PortCounters,
+    /// Frames forwarded here that were handed to the pipe that has their port's queue.
+    pub handed: u64,
+    /// Frames that other pipes handed to this one's queues.
+    pub accepted: u64,
 }
 
 impl Ledger {
@@ -245,8 +252,11 @@ impl Ledger {
             forwarded += c.forwarded;
             enqueued += c.enqueued;
         }
-        if forwarded != enqueued {
-            return Err(format!("forwarded over all ports = {forwarded}, but enqueued = {enqueued}"));
+        if forwarded + self.accepted != enqueued + self.handed {
+            return Err(format!(
+                "over all ports forwarded + accepted = {forwarded} + {}, but enqueued + handed = {enqueued} + {}",
+                self.accepted, self.handed
+            ));
         }
         Ok(())
     }

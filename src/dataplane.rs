@@ -6,12 +6,13 @@ use ipnet::IpNet;
 use crate::config::{HelloOptions, PortConfig, QueueOptions, Selector, SwitchConfig};
 use crate::counters::{Ledger, PortCounters};
 use crate::fabric::link::LinkView;
+use crate::fabric::note::Note;
 use crate::fabric::view::{NeighbourView, PathView, StationView};
 use crate::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, HelloConfig, Scheme};
 use crate::frame::{Burst, Pool};
 use crate::id::{PortId, PortMask};
 use crate::pisa::tm::QueueLimits;
-use crate::pisa::{PortLimits, Switch, TrafficManager};
+use crate::pisa::{Handed, Pipe, PortLimits, Switch, TrafficManager};
 use crate::scheme::ecmp::{Ecmp, EcmpEgress, EcmpIngress};
 use crate::time::Instant;
 
@@ -44,6 +45,14 @@ pub trait Dataplane: Send {
     fn set_forwarding(&mut self, forwarding: &Forwarding);
     /// [`FabricIngress::set_hello`].
     fn set_hello(&mut self, options: &HelloOptions);
+    /// [`Switch::handing`].
+    fn handing(&mut self) -> &mut Vec<Handed>;
+    /// [`Switch::accept`].
+    fn accept(&mut self, now: Instant, pool: &mut Pool, handed: Handed);
+    /// [`Switch::take_notes`].
+    fn take_notes(&mut self, notes: &mut Vec<Note>);
+    /// [`Switch::note`].
+    fn note(&mut self, now: Instant, pool: &mut Pool, note: Note);
     /// [`Switch::drain`].
     fn drain(&mut self, now: Instant, pool: &mut Pool);
     /// [`Switch::counters`].
@@ -124,6 +133,18 @@ where
     fn set_hello(&mut self, options: &HelloOptions) {
         self.ingress_mut().set_hello(hello(options));
     }
+    fn handing(&mut self) -> &mut Vec<Handed> {
+        Switch::handing(self)
+    }
+    fn accept(&mut self, now: Instant, pool: &mut Pool, handed: Handed) {
+        Switch::accept(self, now, pool, handed);
+    }
+    fn take_notes(&mut self, notes: &mut Vec<Note>) {
+        Switch::take_notes(self, notes);
+    }
+    fn note(&mut self, now: Instant, pool: &mut Pool, note: Note) {
+        Switch::note(self, now, pool, note);
+    }
     fn drain(&mut self, now: Instant, pool: &mut Pool) {
         Switch::drain(self, now, pool);
     }
@@ -146,7 +167,7 @@ where
         self.ingress().path_views()
     }
     fn live(&self) -> PortMask {
-        self.ingress().links().live()
+        self.ingress().carrying()
     }
     fn link(&self, port: PortId) -> LinkView {
         self.ingress().links().view(port)
@@ -159,7 +180,7 @@ where
 /// The forwarding part of a configuration. `mtus` are the ports' MTUs in bytes of IP packet, by
 /// [`PortId`]: those of the interfaces. They bound what may arrive, and what may leave where the
 /// configuration gives no bound of its own.
-pub fn fabric_config(config: &SwitchConfig, mtus: &[u16]) -> FabricConfig {
+pub fn fabric_config(config: &SwitchConfig, mtus: &[u16], pipe: Pipe) -> FabricConfig {
     let routes = config.routes.iter().map(|r| (r.prefix, r.ports.iter().copied().collect())).collect();
     FabricConfig {
         id: config.id,
@@ -169,6 +190,7 @@ pub fn fabric_config(config: &SwitchConfig, mtus: &[u16]) -> FabricConfig {
         forwarding: forwarding(config, routes),
         seed: config.seed,
         hello: hello(&config.hello),
+        pipe,
     }
 }
 
@@ -219,18 +241,27 @@ pub fn port_limits(config: &SwitchConfig) -> Vec<PortLimits> {
 /// # Panics
 /// If there are fewer MTUs than ports.
 pub fn build(config: &SwitchConfig, mtus: &[u16]) -> Box<dyn Dataplane> {
+    build_pipe(config, mtus, Pipe::ONLY)
+}
+
+/// One pipe of the switch of a configuration; otherwise as [`build`].
+///
+/// # Panics
+/// If there are fewer MTUs than ports.
+pub fn build_pipe(config: &SwitchConfig, mtus: &[u16], pipe: Pipe) -> Box<dyn Dataplane> {
     assert_eq!(mtus.len(), config.ports.len(), "one MTU a port");
     match config.selector {
-        Selector::Ecmp => Box::new(assemble::<Ecmp>(config, mtus, EcmpIngress, EcmpEgress)),
+        Selector::Ecmp => Box::new(assemble::<Ecmp>(config, mtus, pipe, EcmpIngress, EcmpEgress)),
     }
 }
 
 fn assemble<S: Scheme>(
     config: &SwitchConfig,
     mtus: &[u16],
+    pipe: Pipe,
     ingress: S::Ingress,
     egress: S::Egress,
 ) -> Switch<Fabric<S>> {
-    let ingress = FabricIngress::new(fabric_config(config, mtus), ingress);
-    Switch::new(ingress, FabricEgress::new(egress), &port_limits(config))
+    let ingress = FabricIngress::new(fabric_config(config, mtus, pipe), ingress);
+    Switch::with_pipe(ingress, FabricEgress::new(egress), &port_limits(config), pipe)
 }

@@ -13,7 +13,7 @@ use packets::{Ends, arp, solicitation, udp};
 use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, HelloConfig, HelloMode};
 use weft::frame::{BURST, Burst, Pool};
 use weft::id::{PortId, PortKind, PortMask, SwitchId};
-use weft::pisa::{PortLimits, Switch};
+use weft::pisa::{Pipe, PortLimits, Switch};
 use weft::scheme::ecmp::{Ecmp, EcmpEgress, EcmpIngress};
 use weft::time::{Instant, MICROS, MILLIS};
 use weft::units::BitRate;
@@ -75,6 +75,7 @@ fn tor() -> Switch<Fabric<Ecmp>> {
         },
         seed: 1,
         hello: HelloConfig { interval: MILLIS, multiplier: 3 },
+        pipe: Pipe::ONLY,
     };
     let limits = PortLimits { rate: BitRate(10_000_000_000), ecn_mark_bytes: 10_000, ..PortLimits::default() };
     let ingress = FabricIngress::new(config, EcmpIngress);

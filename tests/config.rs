@@ -30,6 +30,7 @@ ipv6 = "fd00:0:0:0::1/64"
 
 [runtime]
 poll = "busy"
+workers = 2
 core = 1
 frames = 8192
 control = "/run/lab/tor0-0.sock"
@@ -107,6 +108,7 @@ fn every_key_of_a_file_arrives_in_the_configuration() {
         router_ipv6: Some("fd00:0:ffff::1".parse().unwrap()),
         segment: Some(Segment { ipv4: "10.0.0.1/24".parse().ok(), ipv6: "fd00::1/64".parse().ok() }),
         runtime: RuntimeOptions {
+            workers: 2,
             poll: PollMode::Busy,
             core: Some(1),
             frames: 8192,
@@ -148,7 +150,10 @@ fn a_file_of_only_the_required_keys_gets_the_documented_defaults() {
     assert_eq!(config.seed, derived_seed(0, SwitchId(0)));
     assert_eq!((config.router_ipv4, config.router_ipv6, config.segment), (None, None, None));
     let control = PathBuf::from("/run/weft/t.sock");
-    assert_eq!(config.runtime, RuntimeOptions { poll: PollMode::Adaptive, core: None, frames: 16_384, control });
+    assert_eq!(
+        config.runtime,
+        RuntimeOptions { poll: PollMode::Adaptive, workers: 1, core: None, frames: 16_384, control }
+    );
     let queues = QueueOptions { packets: 1024, bytes: Bytes(1_000_000), control_packets: 256, ecn_mark: Bytes(0) };
     assert_eq!(config.queues, queues);
     assert_eq!(config.hello, HelloOptions { interval: Duration(10_000_000), multiplier: 3 });
@@ -189,7 +194,7 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         // Shape.
         (tor("nmae = \"x\"", "", "", ""), "t.toml:3:1: unknown key `nmae`: write one of `name`, `role`, `id`, `selector`, `seed`, `mac`, `router_ipv4`, `router_ipv6`, `segment`, `runtime`, `queues`, `hello`, `port`, `route`"),
         (tor("", "", "mut = 1500", ""), "t.toml:11:1: port \"up0\": unknown key `mut`: write one of `interface`, `kind`, `rate`, `mtu`, `mode`, `enabled`, `peer_mac`, `hello`, `fault`"),
-        (tor("", "", "", "[runtime]\ncpu = 1"), "t.toml:13:1: runtime: unknown key `cpu`: write one of `poll`, `core`, `frames`, `control`"),
+        (tor("", "", "", "[runtime]\ncpu = 1"), "t.toml:13:1: runtime: unknown key `cpu`: write one of `poll`, `workers`, `core`, `frames`, `control`"),
         (tor("", "mode = \"fast\"", "", ""), "t.toml:7:8: port \"h0\": mode: unknown value `fast`: write `native` or `generic`"),
         (tor("", "mtu = \"1500\"", "", ""), "t.toml:7:7: port \"h0\": mtu: invalid type: string \"1500\": write a whole number without quotes"),
         (tor("", "", "", "[[route]]\nprefix = \"::/0\"\nports = \"up0\""), "t.toml:14:9: route \"::/0\": ports: invalid type: string \"up0\": write a list, like [\"a\", \"b\"]"),
@@ -346,7 +351,7 @@ fn load_reads_a_file_and_names_it_in_errors() {
     assert_eq!(SwitchConfig::load(&path).unwrap(), SwitchConfig::parse(FULL, "t.toml").unwrap());
     std::fs::write(&path, FULL.replace("10Gbit", "fast")).unwrap();
     let message = SwitchConfig::load(&path).unwrap_err().to_string();
-    assert!(message.contains("leaf0.toml:33:8: port \"h0-0-2\": rate `fast`"), "{message}");
+    assert!(message.contains("leaf0.toml:34:8: port \"h0-0-2\": rate `fast`"), "{message}");
 }
 
 fn mac() -> impl Strategy<Value = MacAddr> {
@@ -440,6 +445,7 @@ prop_compose! {
             router_ipv6: routers.1.then(|| "fd00:0:ffff::9".parse().unwrap()),
             segment,
             runtime: RuntimeOptions {
+                workers: 1 + (seed % 16) as usize,
                 poll: if busy { PollMode::Busy } else { PollMode::Adaptive },
                 core,
                 frames,

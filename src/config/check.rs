@@ -7,7 +7,7 @@ use super::error::{Found, Place, Table, label};
 use super::file::out_of_range;
 use super::{
     FRAMES, HELLO_INTERVAL, HELLO_MULTIPLIER, HelloMode, HelloOptions, MAX_INTERFACE_NAME, MAX_SOCKET_PATH,
-    MAX_SWITCH_NAME, MIN_IPV6_MTU, MTU, PortConfig, QUEUE_BYTES, QUEUE_PACKETS, RATE, Segment, SwitchConfig,
+    MAX_SWITCH_NAME, MIN_IPV6_MTU, MTU, PortConfig, QUEUE_BYTES, QUEUE_PACKETS, RATE, Segment, SwitchConfig, WORKERS,
 };
 use crate::id::{MAX_PORTS, PortKind, Role};
 use crate::units::{BitRate, Duration, UnitError};
@@ -144,6 +144,9 @@ fn runtime(config: &SwitchConfig, found: &mut Found) {
     let runtime = &config.runtime;
     if !FRAMES.contains(&runtime.frames) {
         note("frames", out_of_range("frames", runtime.frames, FRAMES));
+    }
+    if !WORKERS.contains(&runtime.workers) {
+        note("workers", out_of_range("workers", runtime.workers, WORKERS));
     }
     if let Some(core) = runtime.core.filter(|c| *c > MAX_CORE) {
         note("core", out_of_range("core", core, 0..=MAX_CORE));

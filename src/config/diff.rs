@@ -161,6 +161,7 @@ fn fixed_keys(old: &SwitchConfig, new: &SwitchConfig) -> Vec<String> {
         ("seed", old.seed != new.seed),
         ("mac", old.mac != new.mac),
         ("runtime.poll", a.poll != b.poll),
+        ("runtime.workers", a.workers != b.workers),
         ("runtime.core", a.core != b.core),
         ("runtime.frames", a.frames != b.frames),
         ("runtime.control", a.control != b.control),

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::error::{ConfigError, Document, Found, Place, Table, label};
 use super::{
     FRAMES, HELLO_MULTIPLIER, HelloMode, HelloOptions, MTU, PollMode, PortConfig, QUEUE_PACKETS, QueueOptions,
-    RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig, XdpMode, default_hello, derived_mac, derived_seed,
+    RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig, WORKERS, XdpMode, default_hello, derived_mac,
+    derived_seed,
 };
 use crate::fault::Faults;
 use crate::id::{PortId, PortKind, Role, SwitchId};
@@ -111,6 +112,7 @@ struct FileSegment {
 #[serde(deny_unknown_fields, expecting = "a table of keys and values")]
 struct FileRuntime {
     poll: Option<PollMode>,
+    workers: Option<Int>,
     core: Option<Int>,
     frames: Option<Int>,
     control: Option<String>,
@@ -275,6 +277,7 @@ fn read_runtime(name: &str, file: FileRuntime, found: &mut Found) -> RuntimeOpti
     let default = RuntimeOptions::of(name);
     RuntimeOptions {
         poll: file.poll.unwrap_or(default.poll),
+        workers: reader.int("workers", file.workers, WORKERS).unwrap_or(default.workers),
         core: reader.int("core", file.core, 0..=1023),
         frames: reader.int("frames", file.frames, FRAMES).unwrap_or(default.frames),
         control: file.control.map_or(default.control, PathBuf::from),
@@ -364,6 +367,7 @@ pub(super) fn write(config: &SwitchConfig) -> String {
         }),
         runtime: FileRuntime {
             poll: Some(config.runtime.poll),
+            workers: Some(Int(i64::try_from(config.runtime.workers).unwrap_or(i64::MAX))),
             core: config.runtime.core.map(|c| Int(i64::try_from(c).unwrap_or(i64::MAX))),
             frames: int(config.runtime.frames),
             control: Some(config.runtime.control.display().to_string()),

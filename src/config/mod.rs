@@ -57,6 +57,8 @@ pub const MIN_IPV6_MTU: u16 = 1280;
 pub const RATE: RangeInclusive<u64> = 1_000..=10_000_000_000_000;
 /// Possible numbers of frames of a switch, all ports together, at 4 KiB each.
 pub const FRAMES: RangeInclusive<u32> = 1024..=1 << 20;
+/// Possible numbers of threads of a switch.
+pub const WORKERS: RangeInclusive<usize> = 1..=16;
 /// Possible packet limits of a queue.
 pub const QUEUE_PACKETS: RangeInclusive<u32> = 1..=1 << 20;
 /// Possible byte limits of a queue.
@@ -141,7 +143,10 @@ pub struct Segment {
 pub struct RuntimeOptions {
     /// What to do when idle.
     pub poll: PollMode,
-    /// The core to pin the worker to; `None` leaves it to the scheduler.
+    /// Threads that run the switch, each with a queue of every port ([`WORKERS`]).
+    pub workers: usize,
+    /// The core to pin the first worker to, the next one to the next core; `None` leaves it to the
+    /// scheduler.
     pub core: Option<usize>,
     /// Frames of the pool, all ports together ([`FRAMES`]).
     pub frames: u32,
@@ -154,6 +159,7 @@ impl RuntimeOptions {
     pub fn of(name: &str) -> RuntimeOptions {
         RuntimeOptions {
             poll: PollMode::default(),
+            workers: 1,
             core: None,
             frames: 16_384,
             control: PathBuf::from(format!("/run/weft/{name}.sock")),

@@ -64,29 +64,35 @@ impl Bridge {
         }
     }
 
-    /// Notes that `source` sent from `port`. A station that moved is believed at once. A full table
+    /// Notes that `source` sent from `port`; whether that was news, or is worth saying again. A station that moved is believed at once. A full table
     /// or quota first forgets who has aged, at most once a [`SWEEP`], then learns no more: the
     /// frames of a station that is not known are flooded.
     #[inline]
-    pub fn learn(&mut self, now: Instant, source: MacAddr, port: PortId) {
+    pub fn learn(&mut self, now: Instant, source: MacAddr, port: PortId) -> bool {
         let key = source.to_u64();
         let last = (key, Station { port, seen: now });
         if self.last == last {
-            return;
+            return false;
         }
         self.last = last;
         match self.stations.get_mut(&key) {
             Some(station) if station.port == port => {
-                if now.since(station.seen) >= REFRESH {
+                let old = now.since(station.seen) >= REFRESH;
+                if old {
                     station.seen = now;
                 }
+                old
             }
             Some(_) => {
                 // Out first: a station that finds no room at its new port is not left at the old one.
                 self.forget(key);
                 self.add(now, key, port);
+                true
             }
-            None => self.add(now, key, port),
+            None => {
+                self.add(now, key, port);
+                true
+            }
         }
     }
 

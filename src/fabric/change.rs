@@ -49,7 +49,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
     /// forgotten.
     pub fn set_forwarding(&mut self, new: &Forwarding) {
         self.fib = new.fib(self.seed);
-        self.fib.set_live(self.links.live());
+        self.regroup();
         self.own_v4 = Own::new(new.segment_v4.map(|n| n.addr()), new.router_v4);
         self.own_v6 = Own::new(new.segment_v6.map(|n| n.addr()), new.router_v6);
         self.segment_v4 = new.segment_v4;
@@ -77,7 +77,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
         }
         self.set_host(id, port.kind == PortKind::Host);
         self.links.set_port(id, port.hello_mode());
-        self.fib.set_live(self.links.live());
+        self.regroup();
     }
 
     /// Takes a port out. Its number may be given to another.
@@ -89,8 +89,10 @@ impl<S: SchemeIngress> FabricIngress<S> {
     /// Changes when hellos are sent.
     pub fn set_hello(&mut self, hello: HelloConfig) {
         let modes: Vec<_> = self.ports.iter().map(FabricPort::hello_mode).collect();
-        self.links.set_config(hello, &modes);
-        self.fib.set_live(self.links.live());
+        if self.keeps_links() {
+            self.links.set_config(hello, &modes);
+        }
+        self.regroup();
     }
 
     fn set_host(&mut self, id: PortId, is_host: bool) {

@@ -2,21 +2,32 @@
 
 use crate::counters::DropReason;
 use crate::frame::Frame;
+use crate::id::PortId;
 use crate::pisa::{Action, Context, Meta, Queue, Verdict};
 use crate::time::Instant;
+use crate::wire::hello::Hello;
 use crate::wire::{Headers, hello};
 
 use super::hooks::SchemeIngress;
 use super::ingress::FabricIngress;
+use super::note::Note;
 
 impl<S: SchemeIngress> FabricIngress<S> {
     /// A hello off a fabric port. It ends here, whatever it says.
     pub(super) fn hello(&mut self, now: Instant, frame: &Frame, meta: &Meta) -> Verdict {
         let Ok(hello) = hello::read(frame, &meta.headers) else { return Verdict::Drop(DropReason::BadHello) };
-        if self.links.heard(now, meta.ingress_port, &hello) {
-            self.regroup();
+        match self.keeps_links() {
+            true => self.hear(now, meta.ingress_port, &hello),
+            false => self.tell(Note::Hello(meta.ingress_port, hello)),
         }
         Verdict::Consume
+    }
+
+    /// A hello by whatever pipe.
+    pub(super) fn hear(&mut self, now: Instant, port: PortId, hello: &Hello) {
+        if self.links.heard(now, port, hello) {
+            self.regroup();
+        }
     }
 
     /// Gives up the links whose time is over, and sends the hellos that are due ahead of data. One that
@@ -37,7 +48,10 @@ impl<S: SchemeIngress> FabricIngress<S> {
     /// A link that died leaves every group at once, one that lives is back. What is queued at a dead one is
     /// left to go: its frames may still arrive, and no other port's queue is theirs to join. Host ports are
     /// not touched, so neither are the segment's tables.
-    fn regroup(&mut self) {
-        self.fib.set_live(self.links.live());
+    pub(super) fn regroup(&mut self) {
+        self.fib.set_live(self.carrying());
+        if self.keeps_links() {
+            self.tell(Note::Live(self.links.live()));
+        }
     }
 }

@@ -5,7 +5,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use crate::counters::DropReason;
 use crate::frame::Frame;
 use crate::id::{PortId, PortKind, PortMask, SwitchId};
-use crate::pisa::{Action, Context, FlowHash, Ingress, Meta, Outbox, Queue, Verdict};
+use crate::pisa::{Action, Context, FlowHash, Ingress, Meta, Outbox, Pipe, Queue, Verdict};
 use crate::time::{Instant, earliest};
 use crate::wire::{L3, MacAddr, ethernet, hello, ipv4, ipv6};
 
@@ -16,6 +16,7 @@ use super::hooks::SchemeIngress;
 use super::link::{HelloConfig, HelloMode, Links};
 use super::martian::{martian_v4, martian_v6};
 use super::neighbour::{Due, Lookup, Neighbours};
+use super::note::Note;
 use super::reply::{IcmpError, RateLimit};
 
 /// One port as the forwarding sees it.
@@ -58,6 +59,8 @@ pub struct FabricConfig {
     pub seed: u64,
     /// When hellos are sent on fabric ports.
     pub hello: HelloConfig,
+    /// Which of the switch's pipes this is.
+    pub pipe: Pipe,
 }
 
 /// Tags that a frame may carry beyond the MTU on its way in: what a receiver of QinQ allows.
@@ -122,6 +125,11 @@ pub struct FabricIngress<S> {
     pub(super) broadcast_v4: Option<Ipv4Addr>,
     pub(super) fib: Fib,
     pub(super) links: Links,
+    pub(super) pipe: Pipe,
+    /// What the other pipes are to be told.
+    pub(super) notes: Vec<Note>,
+    /// Ports whose links are live, by what pipe 0 told.
+    pub(super) told_live: PortMask,
     pub(super) bridge: Bridge,
     pub(super) neighbours: Neighbours,
     pub(super) storm: Vec<RateLimit>,
@@ -138,7 +146,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
         let ids = (0..config.ports.len()).map(|i| PortId(i as u8));
         let modes: Vec<HelloMode> = config.ports.iter().map(FabricPort::hello_mode).collect();
         let hosts: PortMask = ids.filter(|p| config.ports[p.index()].kind == PortKind::Host).collect();
-        let links = Links::new(config.id, config.hello, &modes);
+        // Only one pipe says hello.
+        let hello = if config.pipe.index == 0 { config.hello } else { HelloConfig::OFF };
+        let links = Links::new(config.id, hello, &modes);
         let mut fib = forwarding.fib(config.seed);
         // A port that requires hellos starts without them.
         fib.set_live(links.live());
@@ -155,6 +165,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
             broadcast_v4: broadcast(v4),
             fib,
             links,
+            pipe: config.pipe,
+            notes: Vec::new(),
+            told_live: PortMask(u64::MAX),
             hosts,
             bridge: Bridge::new(hosts, config.seed),
             neighbours: Neighbours::new(config.seed),
@@ -171,7 +184,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
         for port in (0..self.ports.len()).map(|i| PortId(i as u8)) {
             self.links.set_up(port, up.contains(port));
         }
-        self.fib.set_live(self.links.live());
+        self.regroup();
         self.bridge.set_live(up);
         self.neighbours.set_live(up);
     }
@@ -184,7 +197,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
     /// What is at the other end of `port` was exchanged: see [`Links::reset`].
     pub fn reset_link(&mut self, port: PortId) {
         self.links.reset(port);
-        self.fib.set_live(self.links.live());
+        self.regroup();
     }
 
     /// The routes, for showing.
@@ -226,7 +239,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
         if bridge::is_reserved(destination) {
             return Verdict::Drop(DropReason::ReservedGroup);
         }
-        self.bridge.learn(cx.now, source, port);
+        if self.bridge.learn(cx.now, source, port) {
+            self.tell(Note::Station(source, port));
+        }
         if destination == self.mac {
             return match meta.headers.kind {
                 L3::Arp => self.arp(cx, frame, meta).unwrap_or(Verdict::Drop(DropReason::NoListener)),
@@ -435,6 +450,16 @@ pub(super) fn destination(frame: &Frame, meta: &Meta) -> IpAddr {
 }
 
 impl<S: SchemeIngress> Ingress for FabricIngress<S> {
+    type Note = Note;
+
+    fn take_notes(&mut self, notes: &mut Vec<Note>) {
+        notes.append(&mut self.notes);
+    }
+
+    fn note(&mut self, cx: &mut Context<'_>, note: Note) {
+        self.told(cx, note);
+    }
+
     #[inline]
     fn prepare(&mut self, frame: &Frame, meta: &mut Meta) {
         meta.flow_hash = self.hash.packet(frame, &meta.headers);

@@ -21,6 +21,7 @@ pub mod ingress;
 pub mod link;
 mod martian;
 pub mod neighbour;
+pub mod note;
 pub mod reply;
 mod slow_path;
 pub mod view;

@@ -12,6 +12,7 @@ use crate::wire::{Headers, L3, MacAddr, ethernet};
 use super::hooks::SchemeIngress;
 use super::ingress::{FabricIngress, destination};
 use super::neighbour::Claim;
+use super::note::Note;
 use super::reply::{self, ArpOp, IcmpError, NeighbourOp};
 
 impl<S: SchemeIngress> FabricIngress<S> {
@@ -89,8 +90,21 @@ impl<S: SchemeIngress> FabricIngress<S> {
         (ours || ethernet::dst(frame) == self.mac).then_some(Verdict::Consume)
     }
 
-    /// `address` is at `mac`: what waited for it can go.
+    /// `address` is at `mac`, by what a frame here tells.
     pub(super) fn confirm(&mut self, cx: &mut Context<'_>, address: IpAddr, mac: MacAddr, port: PortId, claim: Claim) {
+        self.tell(Note::Neighbour(address, mac, port, claim));
+        self.confirmed(cx, address, mac, port, claim);
+    }
+
+    /// `address` is at `mac`: what waited for it can go.
+    pub(super) fn confirmed(
+        &mut self,
+        cx: &mut Context<'_>,
+        address: IpAddr,
+        mac: MacAddr,
+        port: PortId,
+        claim: Claim,
+    ) {
         // What speaks for a host may stand elsewhere (proxy ARP): where the bridge heard the MAC counts.
         let port = self.bridge.lookup(cx.now, mac).unwrap_or(port);
         let waited = self.neighbours.confirm(cx.now, address, mac, port, claim);

@@ -10,6 +10,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Memory that a pool cuts into chunks. Keeps the mapping alive for as long as the pool lives.
 ///
@@ -202,26 +203,49 @@ impl fmt::Debug for Frame {
 /// kernel knows: a port that takes or sends a frame in several chunks copies it from or to them, so
 /// that the pipeline sees every frame in one piece.
 ///
-/// Invariant: every chunk is in the free list, owned by one [`Frame`], or with a port
-/// ([`Frame::into_index`]); `free_count() + out_count() = chunks()`. The same holds for large
-/// buffers, but that no port keeps one.
+/// Several pools may share a region ([`Pool::split`]), each with a part of its chunks: the workers of
+/// one switch, which hand frames to each other. What a pool gets to free that is another's, it keeps as
+/// [`Stray`]s to be brought home.
+///
+/// Invariant: every chunk is in the free list, owned by one [`Frame`], with a port
+/// ([`Frame::into_index`]) or a [`Stray`]; `free_count() + out_count() = chunks()`. The same holds for
+/// large buffers, but that no port keeps one.
 pub struct Pool {
     // Options only so that `drop` can leak them.
-    region: Option<Box<dyn Region>>,
+    region: Option<Arc<SharedRegion>>,
     large_region: Option<Heap>,
     base: NonNull<u8>,
     stride: usize,
     capacity: u16,
+    /// Chunks of the region.
+    total: u32,
+    /// This pool's first chunk, and how many it has.
+    first: u32,
     chunks: u32,
     free: Vec<u32>,
     large_base: NonNull<u8>,
     large_size: u16,
+    /// This pool's first large buffer, and how many it has.
+    large_first: u32,
     large: u32,
     large_free: Vec<u32>,
+    strays: Vec<Stray>,
     /// One flag a chunk or large buffer: set while it is out. Debug builds refuse a double free by it.
     #[cfg(debug_assertions)]
     out: Vec<bool>,
 }
+
+/// A chunk or large buffer that was freed in another pool than its own; to be taken home by
+/// [`Pool::take_home`].
+#[derive(Debug)]
+pub struct Stray(u32);
+
+/// A region that several pools have parts of.
+struct SharedRegion(Box<dyn Region>);
+
+// SAFETY: nothing is called through a shared reference: each pool copied the pointer when it was made,
+// and reaches only the chunks that it owns or was handed.
+unsafe impl Sync for SharedRegion {}
 
 // SAFETY: the pool owns its region alone (Region: Send), and `base` points into it.
 unsafe impl Send for Pool {}
@@ -240,23 +264,96 @@ impl Pool {
     /// # Panics
     /// With more than `u32::MAX` chunks and buffers together, or a capacity over 65,535 bytes.
     pub fn with_large(region: Box<dyn Region>, large: usize, large_size: usize) -> Self {
-        let all = u32::try_from(region.chunks() + large).expect("at most 2^32 chunks");
-        let chunks = all - large as u32;
-        let heap = Heap::new(large, large_size);
-        Pool {
-            base: region.base(),
-            stride: region.stride(),
-            capacity: u16::try_from(region.capacity()).expect("chunks below 64 KiB"),
-            chunks,
-            free: (0..chunks).rev().collect(),
-            large_base: heap.base,
-            large_size: u16::try_from(large_size).expect("buffers below 64 KiB"),
-            large: large as u32,
-            large_free: (chunks..all).rev().collect(),
-            #[cfg(debug_assertions)]
-            out: vec![false; all as usize],
-            region: Some(region),
-            large_region: Some(heap),
+        Pool::split(region, 1, large, large_size).pop().expect("one part")
+    }
+
+    /// `parts` pools with equal shares of the chunks of `region`, and as many large buffers of
+    /// `large_size` bytes each. What does not divide is left unused.
+    ///
+    /// # Panics
+    /// As [`Pool::with_large`], and without parts.
+    pub fn split(region: Box<dyn Region>, parts: usize, large: usize, large_size: usize) -> Vec<Self> {
+        let all = u32::try_from(region.chunks() + parts * large).expect("at most 2^32 chunks");
+        let (parts, large) = (parts as u32, large as u32);
+        let total = all - parts * large;
+        let chunks = total / parts;
+        let region = Arc::new(SharedRegion(region));
+        let part = |part: u32| {
+            let heap = Heap::new(large as usize, large_size);
+            let (first, large_first) = (part * chunks, total + part * large);
+            Pool {
+                base: region.0.base(),
+                stride: region.0.stride(),
+                capacity: u16::try_from(region.0.capacity()).expect("chunks below 64 KiB"),
+                total,
+                first,
+                chunks,
+                free: (first..first + chunks).rev().collect(),
+                large_base: heap.base,
+                large_size: u16::try_from(large_size).expect("buffers below 64 KiB"),
+                large_first,
+                large,
+                large_free: (large_first..large_first + large).rev().collect(),
+                strays: Vec::new(),
+                #[cfg(debug_assertions)]
+                out: vec![false; (chunks + large) as usize],
+                region: Some(region.clone()),
+                large_region: Some(heap),
+            }
+        };
+        (0..parts).map(part).collect()
+    }
+
+    /// Where a chunk or buffer of this pool is in `out`; `None` if it is another pool's.
+    #[inline]
+    fn slot(&self, index: u32) -> Option<usize> {
+        let (small, large) = (index.wrapping_sub(self.first), index.wrapping_sub(self.large_first));
+        match () {
+            () if small < self.chunks => Some(small as usize),
+            () if large < self.large => Some((self.chunks + large) as usize),
+            () => None,
+        }
+    }
+
+    /// Chunks and buffers of other pools that were freed here.
+    pub fn strays(&mut self) -> &mut Vec<Stray> {
+        &mut self.strays
+    }
+
+    /// The part of the region that a stray is at home in.
+    pub fn home(&self, stray: &Stray) -> usize {
+        match stray.0 {
+            index if index < self.total => (index / self.chunks) as usize,
+            index => ((index - self.total) / self.large) as usize,
+        }
+    }
+
+    /// Takes a stray of its own back.
+    ///
+    /// # Panics
+    /// If it is another pool's.
+    pub fn take_home(&mut self, stray: Stray) {
+        let slot = self.slot(stray.0).expect("a stray of this pool");
+        self.put_back(slot, stray.0);
+    }
+
+    fn put_back(&mut self, slot: usize, index: u32) {
+        #[cfg(debug_assertions)]
+        {
+            assert!(std::mem::replace(&mut self.out[slot], false), "chunk {index} freed twice");
+        }
+        match slot < self.chunks as usize {
+            true => self.free.push(index),
+            false => self.large_free.push(index),
+        }
+    }
+
+    /// Gives a chunk or buffer back, which nobody owns any more.
+    #[inline]
+    fn settle(&mut self, index: u32) {
+        match self.slot(index) {
+            Some(slot) => self.put_back(slot, index),
+            None => self.strays.push(Stray(index)),
         }
     }
 
@@ -268,6 +365,11 @@ impl Pool {
     /// A pool of chunks as of [`Pool::heap`] and `large` buffers of `large_size` bytes.
     pub fn heap_with_large(chunks: usize, size: usize, large: usize, large_size: usize) -> Self {
         Pool::with_large(Box::new(Heap::new(chunks, size)), large, large_size)
+    }
+
+    /// `parts` pools with equal shares of `chunks` chunks of `size` bytes on the heap.
+    pub fn split_heap(chunks: usize, size: usize, parts: usize) -> Vec<Self> {
+        Pool::split(Box::new(Heap::new(chunks, size)), parts, 0, 0)
     }
 
     /// Chunks in all.
@@ -306,12 +408,12 @@ impl Pool {
     /// Whether `frame` is in a large buffer.
     #[inline]
     pub fn is_large(&self, frame: &Frame) -> bool {
-        frame.index >= self.chunks
+        frame.index >= self.total
     }
 
     #[inline]
     fn frame(&self, index: u32, len: u16) -> Frame {
-        // SAFETY: `index < chunks` (checked by every caller), so the offset stays inside the region.
+        // SAFETY: `index < total` (checked by every caller), so the offset stays inside the region.
         let data = unsafe { self.base.add(index as usize * self.stride) };
         Frame { data, index, len, capacity: self.capacity }
     }
@@ -319,14 +421,22 @@ impl Pool {
     /// An empty frame in a large buffer, or `None` when all are out.
     pub fn alloc_large(&mut self) -> Option<Frame> {
         let index = self.large_free.pop()?;
-        #[cfg(debug_assertions)]
-        {
-            self.out[index as usize] = true;
-        }
-        let at = (index - self.chunks) as usize * self.large_size as usize;
+        self.mark_out(index);
+        let at = (index - self.large_first) as usize * self.large_size as usize;
         // SAFETY: the number comes from the list of large buffers, so the offset stays inside them.
         let data = unsafe { self.large_base.add(at) };
         Some(Frame { data, index, len: 0, capacity: self.large_size })
+    }
+
+    /// Notes that one of its own is out.
+    #[inline]
+    fn mark_out(&mut self, index: u32) {
+        #[cfg(debug_assertions)]
+        {
+            let slot = self.slot(index).expect("its own");
+            self.out[slot] = true;
+        }
+        let _ = index;
     }
 
     /// An empty frame, or `None` when all are out.
@@ -352,39 +462,22 @@ impl Pool {
     /// Gives a frame back.
     ///
     /// # Panics
-    /// If the frame is of another pool.
+    /// If the frame is of another region.
     #[inline]
     pub fn free(&mut self, frame: Frame) {
-        if self.is_large(&frame) {
-            return self.free_large(frame);
-        }
         let offset = (frame.data.as_ptr() as usize).wrapping_sub(self.base.as_ptr() as usize);
-        assert!(offset == frame.index as usize * self.stride, "frame {} is of another pool", frame.index);
-        // SAFETY: the frame was the chunk's only owner and ends here.
-        unsafe { self.free_index(frame.into_index()) }
-    }
-
-    #[cold]
-    fn free_large(&mut self, frame: Frame) {
-        let at = (frame.index - self.chunks) as usize * self.large_size as usize;
-        let offset = (frame.data.as_ptr() as usize).wrapping_sub(self.large_base.as_ptr() as usize);
-        assert!(frame.index < self.chunks + self.large && offset == at, "frame {} is of another pool", frame.index);
+        let ours = self.is_large(&frame) || offset == frame.index as usize * self.stride;
+        assert!(ours, "frame {} is of another pool", frame.index);
+        // The frame was the chunk's only owner and ends here.
         let index = frame.into_index();
-        #[cfg(debug_assertions)]
-        {
-            assert!(std::mem::replace(&mut self.out[index as usize], false), "buffer {index} freed twice");
-        }
-        self.large_free.push(index);
+        self.settle(index);
     }
 
     /// Takes a free chunk out without making it a frame: for a port that lends it to the kernel.
     #[inline]
     pub fn alloc_index(&mut self) -> Option<u32> {
         let index = self.free.pop()?;
-        #[cfg(debug_assertions)]
-        {
-            self.out[index as usize] = true;
-        }
+        self.mark_out(index);
         Some(index)
     }
 
@@ -397,12 +490,8 @@ impl Pool {
     /// If `index` is not a chunk; in debug builds, if the chunk is free already.
     #[inline]
     pub unsafe fn free_index(&mut self, index: u32) {
-        assert!(index < self.chunks, "chunk {index} of {}", self.chunks);
-        #[cfg(debug_assertions)]
-        {
-            assert!(std::mem::replace(&mut self.out[index as usize], false), "chunk {index} freed twice");
-        }
-        self.free.push(index);
+        assert!(index < self.total, "chunk {index} of {}", self.total);
+        self.settle(index);
     }
 
     /// Makes a chunk that is out (and that no frame owns) a frame of `len` bytes again.
@@ -415,7 +504,7 @@ impl Pool {
     /// If `index` is not a chunk or `len` is over the capacity.
     #[inline]
     pub unsafe fn adopt(&mut self, index: u32, len: usize) -> Frame {
-        assert!(index < self.chunks && len <= self.capacity as usize, "chunk {index}, {len} bytes");
+        assert!(index < self.total && len <= self.capacity as usize, "chunk {index}, {len} bytes");
         self.frame(index, len as u16)
     }
 }

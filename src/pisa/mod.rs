@@ -16,6 +16,8 @@ pub mod hash;
 pub mod meta;
 /// What leaves the pipeline beside the frame itself.
 pub mod outbox;
+/// Switches on several workers.
+pub mod pipe;
 /// The two stages of a program.
 pub mod program;
 /// The engine.
@@ -29,6 +31,7 @@ pub mod verdict;
 pub use hash::FlowHash;
 pub use meta::Meta;
 pub use outbox::{Action, Outbox};
+pub use pipe::{Handed, Pipe};
 pub use program::{Context, Egress, Ingress, Program};
 pub use switch::Switch;
 pub use tm::{PortLimits, TrafficManager};

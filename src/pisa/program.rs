@@ -18,6 +18,19 @@ pub struct Context<'a> {
 
 /// The ingress stage: from parsed frame to verdict.
 pub trait Ingress {
+    /// What the ingress stages of a switch's pipes tell each other ([`super::Pipe`]).
+    type Note: Clone + Send;
+
+    /// Takes what this pipe has to tell all others since the last call.
+    fn take_notes(&mut self, notes: &mut Vec<Self::Note>) {
+        let _ = notes;
+    }
+
+    /// Another pipe tells something.
+    fn note(&mut self, cx: &mut Context<'_>, note: Self::Note) {
+        let _ = (cx, note);
+    }
+
     /// Pass 1, right after parsing, for every frame of the burst: compute the flow hash, touch the
     /// table lines that [`Ingress::process`] will need.
     #[inline]

@@ -7,6 +7,7 @@ use crate::time::{Instant, earliest};
 use crate::wire::{self, Headers};
 
 use super::outbox::{Action, Entry, Origin, Outbox};
+use super::pipe::{Handed, Pipe};
 use super::program::{Context, Egress, Ingress, Program};
 use super::tm::{Packet, PortLimits, TrafficManager};
 use super::{EgressVerdict, Meta, Queue, Verdict};
@@ -20,6 +21,8 @@ const AHEAD: usize = 4;
 const MAX_TICKS: usize = 64;
 /// One part in so many of the pool that packets without a neighbour may not take.
 const HOLD_RESERVE: usize = 16;
+/// Packets put aside for other pipes: some bursts, for they are taken after each pass.
+const MAX_HANDING: usize = 1024;
 /// Frames that wait for the control plane to take them.
 const PUNT_CAPACITY: usize = 256;
 
@@ -39,6 +42,13 @@ pub struct Switch<P: Program> {
     down: PortMask,
     /// What ports counted that were removed.
     removed: PortCounters,
+    pipe: Pipe,
+    /// Paced ports whose queues are in another pipe.
+    remote: PortMask,
+    /// Packets for those, to be taken by the driver.
+    handing: Vec<Handed>,
+    handed: u64,
+    accepted: u64,
 }
 
 impl<P: Program> Switch<P> {
@@ -47,7 +57,16 @@ impl<P: Program> Switch<P> {
     /// # Panics
     /// With more than [`crate::id::MAX_PORTS`] ports.
     pub fn new(ingress: P::Ingress, egress: P::Egress, limits: &[PortLimits]) -> Self {
+        Switch::with_pipe(ingress, egress, limits, Pipe::ONLY)
+    }
+
+    /// One pipe of a switch; otherwise as [`Switch::new`].
+    ///
+    /// # Panics
+    /// With more than [`crate::id::MAX_PORTS`] ports.
+    pub fn with_pipe(ingress: P::Ingress, egress: P::Egress, limits: &[PortLimits], pipe: Pipe) -> Self {
         assert!(limits.len() <= crate::id::MAX_PORTS, "{} ports", limits.len());
+        let paced = (0..).map(PortId).zip(limits).filter(|(_, limits)| limits.rate.0 > 0).map(|(port, _)| port);
         Switch {
             ingress,
             egress,
@@ -58,6 +77,11 @@ impl<P: Program> Switch<P> {
             parsed: (0..BURST).map(|_| None).collect(),
             down: PortMask::EMPTY,
             removed: PortCounters::default(),
+            pipe,
+            remote: paced.filter(|port| !pipe.owns(*port)).collect(),
+            handing: Vec::new(),
+            handed: 0,
+            accepted: 0,
         }
     }
 
@@ -156,7 +180,52 @@ impl<P: Program> Switch<P> {
         if to.index() >= self.counters.len() {
             return self.drop_at_ingress(pool, from, packet.frame, DropReason::NoSuchPort);
         }
+        if self.remote.contains(to) {
+            return self.hand_over(pool, to, queue, packet);
+        }
         self.counters[from.index()].forwarded += 1;
+        self.enqueue(now, pool, to, queue, packet);
+    }
+
+    /// Puts a packet aside for the pipe that has its port's queues.
+    fn hand_over(&mut self, pool: &mut Pool, to: PortId, queue: Queue, packet: Packet) {
+        let from = packet.meta.ingress_port;
+        if self.handing.len() >= MAX_HANDING {
+            return self.drop_at_ingress(pool, from, packet.frame, DropReason::PipeFull);
+        }
+        self.counters[from.index()].forwarded += 1;
+        self.handed += 1;
+        self.handing.push(Handed { to, queue, packet });
+    }
+
+    /// Packets for other pipes, oldest first; whoever takes them brings them there.
+    pub fn handing(&mut self) -> &mut Vec<Handed> {
+        &mut self.handing
+    }
+
+    /// Takes a packet that another pipe handed over into its queue.
+    ///
+    /// # Panics
+    /// If its port is not one of this switch.
+    pub fn accept(&mut self, now: Instant, pool: &mut Pool, handed: Handed) {
+        let Handed { to, queue, packet } = handed;
+        self.accepted += 1;
+        self.enqueue(now, pool, to, queue, packet);
+    }
+
+    /// What this pipe has to tell the others.
+    pub fn take_notes(&mut self, notes: &mut Vec<<P::Ingress as Ingress>::Note>) {
+        self.ingress.take_notes(notes);
+    }
+
+    /// Another pipe tells something.
+    pub fn note(&mut self, now: Instant, pool: &mut Pool, note: <P::Ingress as Ingress>::Note) {
+        self.ingress.note(&mut Context { now, pool, outbox: &mut self.outbox }, note);
+        self.drain_outbox(now, pool);
+    }
+
+    #[inline]
+    fn enqueue(&mut self, now: Instant, pool: &mut Pool, to: PortId, queue: Queue, packet: Packet) {
         let counters = &mut self.counters[to.index()];
         counters.enqueued += 1;
         let admitted = match self.down.contains(to) {
@@ -303,6 +372,15 @@ impl<P: Program> Switch<P> {
         }
         self.tm.add_port(port, limits);
         self.down = self.down.without(port);
+        self.place(port, limits);
+    }
+
+    /// Finds out whose queues a port's are.
+    fn place(&mut self, port: PortId, limits: &PortLimits) {
+        self.remote = match limits.rate.0 > 0 && !self.pipe.owns(port) {
+            true => self.remote.with(port),
+            false => self.remote.without(port),
+        };
     }
 
     /// Takes a port out of the switch: what waits at it, and what it brought and is held, is dropped. Its
@@ -318,6 +396,7 @@ impl<P: Program> Switch<P> {
     /// Changes rate and queue limits of a port; what waits stays.
     pub fn set_limits(&mut self, port: PortId, limits: &PortLimits) {
         self.tm.set_limits(port, limits);
+        self.place(port, limits);
     }
 
     /// Takes a port out of or back into service. What waits at a port that goes down is dropped.
@@ -357,6 +436,13 @@ impl<P: Program> Switch<P> {
         while let Some((frame, _)) = self.punted.pop_front() {
             pool.free(frame);
         }
+        // Not handed over after all.
+        for Handed { packet, .. } in std::mem::take(&mut self.handing) {
+            let from = packet.meta.ingress_port;
+            self.counters[from.index()].forwarded -= 1;
+            self.handed -= 1;
+            self.drop_at_ingress(pool, from, packet.frame, DropReason::Shutdown);
+        }
     }
 
     /// The counters of `port`, with what the program holds for it filled in.
@@ -367,7 +453,8 @@ impl<P: Program> Switch<P> {
     /// Counters and queue lengths of all ports, at rest between bursts.
     pub fn ledger(&self) -> Ledger {
         let port = |i| (self.counters(PortId(i as u8)), self.tm.queued(PortId(i as u8)));
-        Ledger { ports: (0..self.counters.len()).map(port).collect(), removed: self.removed }
+        let ports = (0..self.counters.len()).map(port).collect();
+        Ledger { ports, removed: self.removed, handed: self.handed, accepted: self.accepted }
     }
 
     /// Number of ports.

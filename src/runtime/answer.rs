@@ -42,6 +42,7 @@ impl Worker {
                 for (counters, queued) in ledger.entries() {
                     total.add(counters, queued);
                 }
+                total.hand_over(ledger.handed, ledger.accepted);
                 Body::Ports { ports, removed, total }
             }
             Show::Queues => Body::Queues { queues: r.queues() },

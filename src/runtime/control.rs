@@ -46,15 +46,22 @@ pub(super) struct Ask {
     pub answer: Sender<Report>,
 }
 
-/// How to reach the worker of one switch, and the keeper of its ports.
+/// How to reach the workers of one switch, and the keeper of its ports.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    pub switch: usize,
     /// The switch's number among all of the runtime.
     pub number: usize,
+    pub pipes: Vec<PipeTarget>,
+    pub keeper: ToKeeper,
+}
+
+/// How to reach the worker of one pipe of a switch.
+#[derive(Clone, Debug)]
+pub(super) struct PipeTarget {
+    /// The worker's number of the switch.
+    pub switch: usize,
     pub asks: Sender<Ask>,
     pub waker: Waker,
-    pub keeper: ToKeeper,
 }
 
 /// The sockets of all switches of the process, served by one thread and short-lived ones for clients.
@@ -298,12 +305,21 @@ fn change(target: &Target, change: Change) -> Result<Report, String> {
     Ok(Report { body: Body::Changed { changed }, ..ask(target, Show::Drops)? })
 }
 
+/// Asks every pipe of the switch; their answers are put together.
 fn ask(target: &Target, show: Show) -> Result<Report, String> {
-    let (answer, answers) = bounded(1);
-    let ask = Ask { switch: target.switch, show, answer };
-    target.asks.try_send(ask).map_err(|_| "the switch is busy or stopping: try again".to_string())?;
-    target.waker.wake();
-    answers.recv_timeout(WORKER_TIMEOUT).map_err(|_| "the switch did not answer in time: try again".to_string())
+    let mut asked = Vec::new();
+    for pipe in &target.pipes {
+        let (answer, answers) = bounded(1);
+        let ask = Ask { switch: pipe.switch, show, answer };
+        pipe.asks.try_send(ask).map_err(|_| "the switch is busy or stopping: try again".to_string())?;
+        pipe.waker.wake();
+        asked.push(answers);
+    }
+    let answers = asked.iter().map(|answers| {
+        answers.recv_timeout(WORKER_TIMEOUT).map_err(|_| "the switch did not answer in time: try again".to_string())
+    });
+    let answers = answers.collect::<Result<Vec<_>, _>>()?;
+    Ok(answers.into_iter().reduce(Report::merge).expect("a switch has a pipe"))
 }
 
 /// Asks the switch whose control socket is at `path`, and returns its line of JSON.
@@ -341,7 +357,8 @@ mod tests {
     fn target() -> Target {
         let waker = Waiter::new().unwrap().waker();
         let keeper = ToKeeper { notices: bounded(1).0, waker: waker.clone() };
-        Target { switch: 0, number: 0, asks: bounded(1).0, waker, keeper }
+        let pipes = vec![PipeTarget { switch: 0, asks: bounded(1).0, waker }];
+        Target { number: 0, pipes, keeper }
     }
 
     fn start(path: &Path) -> Result<ControlServer, io::Error> {

@@ -60,8 +60,8 @@ pub(super) struct Apply {
 
 /// What the keeper is told. `switch` is its number among all of the runtime.
 pub(super) enum Notice {
-    /// A port without a socket; this was its.
-    Detached { switch: usize, port: PortId, socket: Box<XdpPort>, why: String },
+    /// A port has lost its socket in one pipe; this is it.
+    Detached { switch: usize, pipe: usize, port: PortId, socket: Box<XdpPort>, why: String },
     /// Somebody wants a change.
     Change { switch: usize, change: Change, answer: Sender<Result<Vec<String>, String>> },
     /// Every switch is to become what its file says.
@@ -73,6 +73,7 @@ pub(super) enum Notice {
 /// How to reach the worker of a switch.
 #[derive(Clone)]
 pub(super) struct ToWorker {
+    pub pipe: usize,
     /// The worker's number of the switch.
     pub switch: usize,
     pub orders: Sender<Order>,
@@ -89,7 +90,8 @@ impl ToWorker {
 
 enum State {
     Attached(Device),
-    Detaching,
+    /// So many pipes have not sent their sockets yet.
+    Detaching(usize),
     Absent(String),
 }
 
@@ -102,18 +104,37 @@ struct KeptPort {
 pub(super) struct Kept {
     config: SwitchConfig,
     site: Site,
-    worker: ToWorker,
+    /// By pipe.
+    workers: Vec<ToWorker>,
     ports: Vec<Option<KeptPort>>,
 }
 
 impl Kept {
     /// A switch that was just opened, on these interfaces.
-    pub fn new(config: SwitchConfig, site: Site, worker: ToWorker, devices: Vec<Device>) -> Kept {
+    pub fn new(config: SwitchConfig, site: Site, workers: Vec<ToWorker>, devices: Vec<Device>) -> Kept {
         let port = |(config, device): (&PortConfig, Device)| {
             Some(KeptPort { config: config.clone(), state: State::Attached(device) })
         };
         let ports = config.ports.iter().zip(devices).map(port).collect();
-        Kept { config, site, worker, ports }
+        Kept { config, site, workers, ports }
+    }
+
+    /// Tells every pipe.
+    fn order(&self, order: impl Fn(usize) -> Order) {
+        self.workers.iter().for_each(|worker| worker.order(&order));
+    }
+
+    /// Has every pipe but `but` give up its socket of a port.
+    fn detach(&mut self, id: PortId, why: &str, but: Option<usize>) {
+        let others = self.workers.iter().enumerate().filter(|(pipe, _)| Some(*pipe) != but);
+        let mut left = 0;
+        for (_, worker) in others {
+            worker.order(|switch| Order::Detach { switch, port: id, why: why.into() });
+            left += 1;
+        }
+        if let Some(port) = &mut self.ports[id.index()] {
+            port.state = State::Detaching(left);
+        }
     }
 
     /// Brings the state of every port up to date with its interface.
@@ -142,13 +163,9 @@ impl Kept {
             }
             Err(e) => return warn!(switch = self.config.name, error = %e, "its namespace was made anew"),
         }
-        for (i, port) in self.ports.iter_mut().enumerate() {
-            if let Some(port) = port
-                && let State::Attached(_) = port.state
-            {
-                port.state = State::Detaching;
-                let (port, why) = (PortId(i as u8), "its network namespace was made anew".into());
-                self.worker.order(|switch| Order::Detach { switch, port, why });
+        for id in (0..self.ports.len()).map(|i| PortId(i as u8)) {
+            if self.ports[id.index()].as_ref().is_some_and(|p| matches!(p.state, State::Attached(_))) {
+                self.detach(id, "its network namespace was made anew", None);
             }
         }
     }
@@ -160,18 +177,12 @@ impl Kept {
             (State::Attached(device), Ok(found)) if found.index == device.index => {
                 if found != *device {
                     port.state = State::Attached(found.clone());
-                    self.worker.order(|switch| Order::Device { switch, port: id, device: found });
+                    self.order(|switch| Order::Device { switch, port: id, device: found.clone() });
                 }
             }
-            (State::Attached(_), found) => {
-                port.state = State::Detaching;
-                let why = match found {
-                    Ok(_) => "interface was made anew".into(),
-                    Err(e) => gone(&e),
-                };
-                self.worker.order(|switch| Order::Detach { switch, port: id, why });
-            }
-            (State::Detaching, _) => {}
+            (State::Attached(_), Ok(_)) => self.detach(id, "interface was made anew", None),
+            (State::Attached(_), Err(e)) => self.detach(id, &gone(&e), None),
+            (State::Detaching(_), _) => {}
             (State::Absent(_), Ok(device)) => self.attach(home, id, device),
             (State::Absent(_), Err(e)) => self.absent(id, gone(&e)),
         }
@@ -185,7 +196,7 @@ impl Kept {
         }
         warn!(switch = self.config.name, port = port.config.interface, reason = why, "port is out of service");
         port.state = State::Absent(why.clone());
-        self.worker.order(|switch| Order::Absent { switch, port: id, why });
+        self.order(|switch| Order::Absent { switch, port: id, why: why.clone() });
     }
 
     fn attach(&mut self, home: &Home, id: PortId, device: Device) {
@@ -197,11 +208,13 @@ impl Kept {
             Err(e) => Err(e),
         };
         match opened {
-            Ok(socket) => {
+            Ok(sockets) => {
                 info!(switch = self.config.name, port = port.config.interface, "port is attached again");
                 self.attached(id, device.clone());
-                let socket = Box::new(socket);
-                self.worker.order(|switch| Order::Attach { switch, port: id, device, socket });
+                for (worker, socket) in self.workers.iter().zip(sockets) {
+                    let (device, socket) = (device.clone(), Box::new(socket));
+                    worker.order(|switch| Order::Attach { switch, port: id, device, socket });
+                }
             }
             Err(why) => self.absent(id, why),
         }
@@ -226,10 +239,10 @@ impl Kept {
                 (Command::AddPort(..), device) => {
                     let device = device.map_err(|e| e.to_string())?;
                     check_mtu(port, &device)?;
-                    let socket = inside(home, &self.site, || {
+                    let sockets = inside(home, &self.site, || {
                         open_port(&self.site.memory, &new, port, device.clone()).map_err(|e| e.to_string())
                     })?;
-                    opened.push((*id, device, socket));
+                    opened.push((*id, device, sockets));
                 }
                 (_, Ok(device)) => check_mtu(port, &device)?,
                 // Absent now; checked when it is there.
@@ -259,11 +272,26 @@ impl Kept {
         }
         self.config = new.clone();
         self.site.layout = plan.layout;
-        let apply = Box::new(Apply { config: new, commands: plan.commands, forwarding, opened });
-        let (done, is_done) = bounded(1);
-        self.worker.order(|switch| Order::Apply { switch, apply, done });
-        // Ends with an error when the worker has.
-        is_done.recv().map_err(|_| "the switch is stopping".to_string())?;
+        let (done, is_done) = bounded(self.workers.len());
+        let mut sockets: Vec<_> = opened.into_iter().map(|(id, device, s)| (id, device, s.into_iter())).collect();
+        for worker in &self.workers {
+            let own = |(id, device, sockets): &mut (PortId, Device, std::vec::IntoIter<XdpPort>)| {
+                Some((*id, device.clone(), sockets.next()?))
+            };
+            let apply = Box::new(Apply {
+                config: new.clone(),
+                commands: plan.commands.clone(),
+                forwarding: forwarding.clone(),
+                opened: sockets.iter_mut().filter_map(own).collect(),
+            });
+            let done = done.clone();
+            worker.order(|switch| Order::Apply { switch, apply, done });
+        }
+        drop(done);
+        for _ in &self.workers {
+            // Ends with an error when a worker has.
+            is_done.recv().map_err(|_| "the switch is stopping".to_string())?;
+        }
         info!(switch = self.config.name, changes = ?plan.summary, "changed");
         Ok(plan.summary)
     }
@@ -321,7 +349,7 @@ pub(super) struct Keeper {
     waiter: Waiter,
     notices: Receiver<Notice>,
     /// Chunks of closed sockets, and from when on they may be used.
-    quarantine: VecDeque<(Instant, usize, Lent)>,
+    quarantine: VecDeque<(Instant, ToWorker, Lent)>,
 }
 
 impl Keeper {
@@ -340,7 +368,9 @@ impl Keeper {
             while let Ok(notice) = self.notices.try_recv() {
                 match notice {
                     Notice::Stop => return Ok(()),
-                    Notice::Detached { switch, port, socket, why } => self.detached(switch, port, *socket, why),
+                    Notice::Detached { switch, pipe, port, socket, why } => {
+                        self.detached(switch, pipe, port, *socket, why);
+                    }
                     Notice::Change { switch, change, answer } => {
                         let kept = &mut self.switches[switch];
                         // Whoever asked may have gone.
@@ -365,23 +395,33 @@ impl Keeper {
             if regular {
                 next_look = time + LOOK;
             }
-            while let Some((_, switch, lent)) = self.quarantine.pop_front_if(|(until, ..)| *until <= time) {
-                self.switches[switch].worker.order(|switch| Order::Restore { switch, lent });
+            while let Some((_, worker, lent)) = self.quarantine.pop_front_if(|(until, ..)| *until <= time) {
+                worker.order(|switch| Order::Restore { switch, lent });
             }
             let until = self.quarantine.front().map_or(next_look, |(until, ..)| next_look.min(*until));
             self.waiter.wait(time, Some(until)).map_err(|e| RuntimeError::system("epoll_wait", e))?;
         }
     }
 
-    fn detached(&mut self, switch: usize, port: PortId, socket: XdpPort, why: String) {
+    fn detached(&mut self, switch: usize, pipe: usize, id: PortId, socket: XdpPort, why: String) {
         let interface = socket.device().name.clone();
         let lent = socket.close();
-        self.quarantine.push_back((now() + QUARANTINE.as_nanos() as u64, switch, lent));
         let kept = &mut self.switches[switch];
+        self.quarantine.push_back((now() + QUARANTINE.as_nanos() as u64, kept.workers[pipe].clone(), lent));
+        let Some(port) = kept.ports.get_mut(id.index()).and_then(Option::as_mut) else { return };
         // It may have been removed, or be another by now.
-        if kept.ports.get(port.index()).is_some_and(|p| p.as_ref().is_some_and(|p| p.config.interface == interface)) {
-            kept.absent(port, why);
-            kept.look_at(&self.home, port);
+        if port.config.interface != interface {
+            return;
+        }
+        match &mut port.state {
+            // The pipe saw by itself that the interface is gone; the others have to follow.
+            State::Attached(_) => kept.detach(id, &why, Some(pipe)),
+            State::Detaching(left) => *left -= 1,
+            State::Absent(_) => return,
+        }
+        if kept.ports[id.index()].as_ref().is_some_and(|p| matches!(p.state, State::Detaching(0))) {
+            kept.absent(id, why);
+            kept.look_at(&self.home, id);
         }
     }
 

@@ -7,8 +7,10 @@
 mod answer;
 mod clock;
 mod control;
+pub mod exchange;
 mod keeper;
 mod limit;
+mod merge;
 mod monitor;
 mod netns;
 mod open;
@@ -36,7 +38,8 @@ pub use clock::now;
 pub use control::query;
 pub use limit::allow_open_files;
 
-use control::{ControlServer, Target};
+use control::{ControlServer, PipeTarget, Target};
+use exchange::{Exchange, Wake};
 use keeper::{Keeper, Kept, Notice, ToWorker};
 use open::Opened;
 pub(crate) use slot::RETRY;
@@ -193,20 +196,25 @@ impl Drop for Ending {
     }
 }
 
-/// A worker's poll mode, core and switches, by number.
-type Plan = (PollMode, Option<usize>, Vec<usize>);
+/// A worker's poll mode, core and switches, each by number and pipe.
+type Plan = (PollMode, Option<usize>, Vec<(usize, usize)>);
 
-/// The workers, or why that can't be.
+/// The workers, or why that can't be. Pipe p of switch i is the (i + p)th worker's, so that no worker has
+/// two pipes of one switch.
 fn plan(config: &RuntimeConfig) -> Result<Vec<Plan>, RuntimeError> {
-    let workers = config.workers.max(1).min(config.switches.len());
+    let widest = config.switches.iter().map(|s| s.config.runtime.workers).max().unwrap_or(1);
+    let workers = config.workers.max(1).min(config.switches.len()).max(widest);
     let mut plans: Vec<Plan> = (0..workers).map(|_| (PollMode::Adaptive, None, Vec::new())).collect();
     for (i, switch) in config.switches.iter().enumerate() {
-        let (poll, core, switches) = &mut plans[i % workers];
-        if config.poll.unwrap_or(switch.config.runtime.poll) == PollMode::Busy {
-            *poll = PollMode::Busy;
+        let runtime = &switch.config.runtime;
+        for pipe in 0..runtime.workers {
+            let (poll, core, switches) = &mut plans[(i + pipe) % workers];
+            if config.poll.unwrap_or(runtime.poll) == PollMode::Busy {
+                *poll = PollMode::Busy;
+            }
+            *core = core.or(runtime.core.map(|core| core + pipe));
+            switches.push((i, pipe));
         }
-        *core = core.or(switch.config.runtime.core);
-        switches.push(i);
     }
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     for (_, core, switches) in &plans {
@@ -214,7 +222,7 @@ fn plan(config: &RuntimeConfig) -> Result<Vec<Plan>, RuntimeError> {
             && !cores.iter().any(|c| c.id == *core)
         {
             let ids: Vec<_> = cores.iter().map(|c| c.id).collect();
-            let name = &config.switches[switches[0]].config.name;
+            let name = &config.switches[switches[0].0].config.name;
             return Err(RuntimeError::Impossible(format!(
                 "switch `{name}`: there is no core {core} for it: set `core` to one of {ids:?}, or leave it out"
             )));
@@ -260,7 +268,8 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
     }
     let plans = plan(&config)?;
     let workers = plans.len();
-    let ports = config.switches.iter().map(|s| s.config.ports.len()).sum();
+    // Sockets: one a queue.
+    let ports = config.switches.iter().map(|s| s.config.ports.len() * s.config.runtime.workers).sum();
     let what = format!("running {} switches with {ports} ports", config.switches.len());
     allow_open_files(&what, open_files(config.switches.len(), ports, workers)).map_err(RuntimeError::Impossible)?;
     let (events, inbox) = unbounded();
@@ -275,33 +284,55 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
     let keeper = ToKeeper { notices, waker: keeper_waiter.waker() };
     let mut wakers: Vec<Waker> = Vec::new();
     let mut setups = Vec::new();
-    let mut to_workers: Vec<Option<ToWorker>> = vec![None; config.switches.len()];
-    let mut targets = Vec::new();
-    for (id, (poll, core, numbers)) in plans.into_iter().enumerate() {
+    let mut to_workers: Vec<Vec<ToWorker>> = vec![Vec::new(); config.switches.len()];
+    let mut targets: Vec<Vec<PipeTarget>> = vec![Vec::new(); config.switches.len()];
+    // By worker: which switches' pipes come to it, in the order of its own numbers.
+    let mut places = Vec::new();
+    for (id, (poll, core, pipes)) in plans.into_iter().enumerate() {
         let waiter = waiter()?;
         let waker = waiter.waker();
         let ((asks, asked), (orders, ordered)) = (bounded(ASKS), unbounded());
-        for (switch, number) in numbers.into_iter().enumerate() {
-            let (asks, waker, keeper) = (asks.clone(), waker.clone(), keeper.clone());
-            let path = config.switches[number].config.runtime.control.clone();
-            targets.push((path, Target { switch, number, asks, waker: waker.clone(), keeper }));
-            to_workers[number] = Some(ToWorker { switch, orders: orders.clone(), waker });
+        for (switch, (number, pipe)) in pipes.iter().enumerate() {
+            let (asks, orders, waker) = (asks.clone(), orders.clone(), waker.clone());
+            targets[*number].push(PipeTarget { switch, asks, waker: waker.clone() });
+            to_workers[*number].push(ToWorker { pipe: *pipe, switch, orders, waker });
         }
+        places.push(pipes);
         wakers.push(waker);
         let (keeper, stop) = (keeper.clone(), stop.clone());
         setups.push(Setup { id, core, poll, switches: Vec::new(), waiter, asks: asked, orders: ordered, keeper, stop });
     }
+    to_workers.iter_mut().for_each(|pipes| pipes.sort_by_key(|to| to.pipe));
+    let targets = targets.into_iter().zip(&config.switches).enumerate().map(|(number, (pipes, instance))| {
+        (instance.config.runtime.control.clone(), Target { number, pipes, keeper: keeper.clone() })
+    });
     // Before any interface is touched: a socket that is taken means that this switch runs already.
-    let server =
-        ControlServer::start(targets).map_err(|(path, cause)| control_failure(&config.switches, path, cause))?;
+    let server = ControlServer::start(targets.collect())
+        .map_err(|(path, cause)| control_failure(&config.switches, path, cause))?;
 
     let mut kept = Vec::new();
+    // By switch and pipe.
+    let mut running: Vec<Vec<Option<Ready>>> = Vec::new();
     for (number, opened) in open::open_all(config.switches)?.into_iter().enumerate() {
-        let Opened { config, pool, ports, site } = opened;
-        let worker = to_workers[number].take().expect("every switch has a worker");
-        let devices = ports.iter().map(|(device, _)| device.clone()).collect();
-        kept.push(Kept::new(config.clone(), site, worker, devices));
-        setups[number % workers].switches.push(Ready { number, config, pool, ports });
+        let Opened { config, pools, ports, site } = opened;
+        let workers = std::mem::take(&mut to_workers[number]);
+        let wake = |to: &ToWorker| {
+            let waker = to.waker.clone();
+            Arc::new(move || waker.wake_if_asleep()) as Wake
+        };
+        let wakes: Vec<_> = workers.iter().map(wake).collect();
+        let devices: Vec<_> = ports.iter().map(|(device, _)| device.clone()).collect();
+        kept.push(Kept::new(config.clone(), site, workers, devices.clone()));
+        let mut sockets: Vec<_> = ports.into_iter().map(|(_, sockets)| sockets.into_iter()).collect();
+        let pipe = |(pool, exchange)| {
+            let own = sockets.iter_mut().filter_map(Iterator::next);
+            let ports = devices.iter().cloned().zip(own).collect();
+            Some(Ready { number, config: config.clone(), pool, ports, exchange })
+        };
+        running.push(pools.into_iter().zip(Exchange::mesh(&wakes)).map(pipe).collect());
+    }
+    for (setup, places) in setups.iter_mut().zip(places) {
+        setup.switches = places.iter().filter_map(|(number, pipe)| running[*number][*pipe].take()).collect();
     }
 
     let signal_events = events.clone();

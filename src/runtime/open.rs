@@ -18,9 +18,10 @@ use super::{RuntimeError, Source, SwitchInstance};
 /// A switch with all its ports open, not forwarding yet.
 pub(super) struct Opened {
     pub config: SwitchConfig,
-    pub pool: Pool,
-    /// By [`crate::id::PortId`].
-    pub ports: Vec<(Device, XdpPort)>,
+    /// By pipe.
+    pub pools: Vec<Pool>,
+    /// By [`crate::id::PortId`], with a socket for each pipe.
+    pub ports: Vec<(Device, Vec<XdpPort>)>,
     pub site: Site,
 }
 
@@ -60,7 +61,8 @@ pub(super) fn open_all(instances: Vec<SwitchInstance>) -> Result<Vec<Opened>, Ru
         // A UMEM a switch, not a worker: the kernel keeps an entry for every chunk at every socket, and
         // one switch's load must not take another's frames.
         let mtu = found.iter().map(|d| d.mtu).max().unwrap_or(0);
-        let (memory, pool) = Memory::new(config.runtime.frames, chunk_size(mtu)).map_err(failed)?;
+        let (memory, pools) =
+            Memory::split(config.runtime.frames, chunk_size(mtu), config.runtime.workers).map_err(failed)?;
         let mut ports = Vec::new();
         for (port, device) in config.ports.iter().zip(found) {
             let opened = open_port(&memory, &config, port, device.clone()).map_err(failed)?;
@@ -70,7 +72,7 @@ pub(super) fn open_all(instances: Vec<SwitchInstance>) -> Result<Vec<Opened>, Ru
         let layout = Layout::of(&config);
         info!(switch = config.name, role = %config.role, selector = %config.selector, ports = ports.len(), "attached");
         let site = Site { netns, identity, devices, monitor, memory, source, layout };
-        switches.push(Opened { config, pool, ports, site });
+        switches.push(Opened { config, pools, ports, site });
     }
     home.enter(None)?;
     Ok(switches)
@@ -84,13 +86,14 @@ pub(super) fn look(netns: Option<&Path>) -> Result<(Devices, LinkMonitor), Runti
     })
 }
 
-/// Opens one port of `config` on `device`, in this thread's namespace.
+/// Opens one port of `config` on `device`, in this thread's namespace: a socket for each of the switch's
+/// workers.
 pub(super) fn open_port(
     memory: &Memory,
     config: &SwitchConfig,
     port: &PortConfig,
     device: Device,
-) -> Result<XdpPort, crate::port::xdp::XdpError> {
+) -> Result<Vec<XdpPort>, crate::port::xdp::XdpError> {
     if port.mode == XdpMode::Generic {
         // The kernel hands over what it has merged or not yet cut, and a buffer takes one frame: unlike
         // native mode, generic mode does not switch that off at a veth's peer.
@@ -104,7 +107,7 @@ pub(super) fn open_port(
     }
     let options =
         XdpOptions { mode: port.mode, fill: fill(config, port.kind), complete_checksums: port.kind == PortKind::Host };
-    XdpPort::open(memory, device, &options)
+    XdpPort::open_queues(memory, device, &options, config.runtime.workers as u32)
 }
 
 /// Refuses a port that is to carry more than its interface.
@@ -122,25 +125,27 @@ pub(super) fn check_mtu(port: &PortConfig, device: &Device) -> Result<(), String
 /// Chunks that every port gets to receive into, whatever the others' shares: a few bursts.
 const MIN_FILL: usize = 4 * BURST;
 
-/// Chunks for a port to receive into: its share of two thirds of the switch's frames. A host's TCP sends
-/// a whole window at once; what comes from another switch was queued and paced there.
+/// Chunks for a queue of a port to receive into: its share of two thirds of the switch's frames. A host's
+/// TCP sends a whole window at once; what comes from another switch was queued and paced there.
 pub(super) fn fill(config: &SwitchConfig, kind: PortKind) -> usize {
     let weight = |kind| match kind {
         PortKind::Host => 4,
         PortKind::Up | PortKind::Down => 1,
     };
     let weights: usize = config.ports.iter().map(|p| weight(p.kind)).sum();
-    (config.runtime.frames as usize * 2 / 3 * weight(kind) / weights).max(MIN_FILL)
+    let queues = config.runtime.workers;
+    (config.runtime.frames as usize * 2 / 3 * weight(kind) / weights / queues).max(MIN_FILL)
 }
 
 /// Refuses a switch whose frames do not give every port its chunks with a quarter left for queues.
 pub(super) fn check_frames(config: &SwitchConfig) -> Result<(), RuntimeError> {
-    let fills: usize = config.ports.iter().map(|p| fill(config, p.kind)).sum();
+    let queues = config.runtime.workers;
+    let fills: usize = config.ports.iter().map(|p| queues * fill(config, p.kind)).sum();
     let frames = config.runtime.frames as usize;
     if fills <= frames / 4 * 3 {
         return Ok(());
     }
-    let enough = config.ports.len() * 2 * MIN_FILL;
+    let enough = config.ports.len() * queues * 2 * MIN_FILL;
     Err(RuntimeError::Impossible(format!(
         "switch `{}`: frames = {frames} is too few for {} ports: set at least {enough}",
         config.name,

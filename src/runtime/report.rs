@@ -182,7 +182,11 @@ pub struct Totals {
     pub drops: u64,
     /// Frames in queues or waiting for a neighbour.
     pub queued: u64,
-    /// Whether rx + generated = tx + consumed + drops + queued.
+    /// Frames that one worker of the switch handed to another.
+    pub handed: u64,
+    /// Those that the other has taken; the rest is on its way.
+    pub accepted: u64,
+    /// Whether rx + generated + accepted = tx + consumed + drops + queued + handed.
     pub balanced: bool,
 }
 
@@ -194,7 +198,28 @@ impl Totals {
         self.consumed += c.consumed;
         self.drops += c.drops().total();
         self.queued += queued + c.held;
-        self.balanced = self.rx + self.generated == self.tx + self.consumed + self.drops + self.queued;
+        self.balance();
+    }
+
+    pub(super) fn hand_over(&mut self, handed: u64, accepted: u64) {
+        self.handed += handed;
+        self.accepted += accepted;
+        self.balance();
+    }
+
+    pub(super) fn merge(&mut self, other: &Totals) {
+        self.rx += other.rx;
+        self.generated += other.generated;
+        self.tx += other.tx;
+        self.consumed += other.consumed;
+        self.drops += other.drops;
+        self.queued += other.queued;
+        self.hand_over(other.handed, other.accepted);
+    }
+
+    fn balance(&mut self) {
+        let came = self.rx + self.generated + self.accepted;
+        self.balanced = came == self.tx + self.consumed + self.drops + self.queued + self.handed;
     }
 }
 

@@ -1,6 +1,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -23,17 +24,29 @@ pub struct Waiter {
     wake: Arc<EventFd>,
     timer: TimerFd,
     events: Vec<EpollEvent>,
+    asleep: Arc<AtomicBool>,
 }
 
 /// Wakes a worker from another thread.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<EventFd>);
+pub struct Waker {
+    wake: Arc<EventFd>,
+    asleep: Arc<AtomicBool>,
+}
 
 impl Waker {
     /// The worker's next sleep ends at once.
     pub fn wake(&self) {
         // The counter is full only when the worker has been woken 2^64 times without looking.
-        let _ = self.0.write(1);
+        let _ = self.wake.write(1);
+    }
+
+    /// The same, but at no cost while the worker is awake and will look by itself. What it shall find has to
+    /// be put there before, with a fence between.
+    pub(super) fn wake_if_asleep(&self) {
+        if self.asleep.load(Ordering::Relaxed) {
+            self.wake();
+        }
     }
 }
 
@@ -48,12 +61,24 @@ impl Waiter {
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
         epoll.add(&*wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
         epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
-        Ok(Waiter { epoll, wake, timer, events: vec![EpollEvent::empty(); 64] })
+        Ok(Waiter { epoll, wake, timer, events: vec![EpollEvent::empty(); 64], asleep: Arc::default() })
     }
 
     /// A handle to end this waiter's sleep.
     pub fn waker(&self) -> Waker {
-        Waker(self.wake.clone())
+        Waker { wake: self.wake.clone(), asleep: self.asleep.clone() }
+    }
+
+    /// Says that the worker is about to sleep: it has to look once more at what others may have put there.
+    /// [`Waiter::wait`] and [`Waiter::stay_awake`] take it back.
+    pub(super) fn about_to_sleep(&self) {
+        self.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// It does not sleep after all.
+    pub(super) fn stay_awake(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
     }
 
     /// Watches `socket` for frames.
@@ -84,7 +109,9 @@ impl Waiter {
             }
             None => EpollTimeout::NONE,
         };
-        let n = match self.epoll.wait(&mut self.events, timeout) {
+        let waited = self.epoll.wait(&mut self.events, timeout);
+        self.stay_awake();
+        let n = match waited {
             Ok(n) => n,
             Err(Errno::EINTR) => 0,
             Err(e) => return Err(e.into()),

@@ -17,6 +17,7 @@ use crate::config::{PollMode, SwitchConfig};
 use crate::dataplane::{self, Dataplane};
 use crate::frame::{BURST, Burst, Pool};
 use crate::id::{PortId, PortMask};
+use crate::pisa::Pipe;
 use crate::port::Port;
 use crate::port::fault::FaultPort;
 use crate::port::xdp::{Device, XdpPort};
@@ -25,6 +26,7 @@ use crate::time::{Instant, MICROS, MILLIS, SECONDS, earliest};
 use super::RuntimeError;
 use super::clock::now;
 use super::control::Ask;
+use super::exchange::Exchange;
 use super::keeper::{Apply, Notice, Order};
 use super::open::fill;
 use super::slot::{PortSlot, RETRY};
@@ -56,6 +58,8 @@ pub(super) struct Running {
     live: PortMask,
     /// Chunks with sockets that are being closed.
     pub closing: usize,
+    /// To the switch's other pipes.
+    exchange: Exchange,
     // After the ports: they give up the kernel's hold on its memory first.
     pub pool: Pool,
 }
@@ -105,6 +109,7 @@ pub(super) struct Ready {
     pub pool: Pool,
     /// By [`PortId`].
     pub ports: Vec<(Device, XdpPort)>,
+    pub exchange: Exchange,
 }
 
 /// What a worker is started with.
@@ -125,7 +130,7 @@ impl Worker {
     pub fn new(setup: Setup) -> Result<Worker, RuntimeError> {
         let Setup { id, core, poll, switches, waiter, asks, orders, keeper, stop } = setup;
         let mut running = Vec::new();
-        for Ready { number, config, pool, ports } in switches {
+        for Ready { number, config, pool, ports, exchange } in switches {
             let slots: Vec<_> = config
                 .ports
                 .iter()
@@ -133,7 +138,7 @@ impl Worker {
                 .map(|(p, (device, _))| PortSlot::new(p.clone(), device.clone()))
                 .collect();
             let mtus: Vec<u16> = slots.iter().map(PortSlot::mtu).collect();
-            let plane = dataplane::build(&config, &mtus);
+            let plane = dataplane::build_pipe(&config, &mtus, exchange.pipe());
             let slots = slots.into_iter().map(Some).collect();
             let mut r = Running {
                 number,
@@ -143,6 +148,7 @@ impl Worker {
                 ports: slots,
                 unsettled: PortMask::EMPTY,
                 closing: 0,
+                exchange,
                 pool,
             };
             for (i, (device, socket)) in ports.into_iter().enumerate() {
@@ -183,6 +189,11 @@ impl Worker {
                 std::hint::spin_loop();
                 continue;
             }
+            self.waiter.about_to_sleep();
+            if self.switches.iter().any(|r| r.exchange.has_mail()) {
+                self.waiter.stay_awake();
+                continue;
+            }
             self.stats.sleeps += 1;
             self.waiter.wait(now, Some(until)).map_err(|e| RuntimeError::system("epoll_wait", e))?;
         }
@@ -221,7 +232,7 @@ impl Worker {
     fn pass(&mut self, receive: bool) -> usize {
         let mut moved = 0;
         for running in &mut self.switches {
-            let Running { plane, ports, unsettled, pool, live, .. } = running;
+            let Running { plane, ports, unsettled, pool, live, exchange, .. } = running;
             if receive {
                 for (i, slot) in ports.iter_mut().enumerate() {
                     let Some(socket) = slot.as_mut().and_then(|s| s.socket.as_mut()) else { continue };
@@ -240,6 +251,9 @@ impl Worker {
                         }
                     }
                 }
+            }
+            if exchange.pipe() != Pipe::ONLY {
+                moved += exchange.trade(now(), plane.as_mut(), pool);
             }
             let changed = plane.live() != *live;
             let tick = plane.tick_deadline();
@@ -289,6 +303,9 @@ impl Worker {
         let mut next = None;
         for running in &self.switches {
             next = earliest(next, running.plane.tick_deadline());
+            if running.exchange.has_mail() {
+                next = earliest(next, Some(now + RETRY));
+            }
             let faulty = running.ports.iter().flatten().filter_map(|slot| slot.socket.as_ref());
             next = faulty.filter(|f| !f.is_clear()).map(FaultPort::next_deadline).fold(next, earliest);
             for id in running.plane.backlog().or(running.unsettled).iter() {
@@ -315,12 +332,23 @@ impl Worker {
         }
         for running in &mut self.switches {
             running.plane.drain(now(), &mut running.pool);
+            running.exchange.end();
+        }
+        // Until all pipes have ended, one of them may still have something for this one.
+        let end = now() + DRAIN;
+        while now() < end && !self.switches.iter().all(|r| r.exchange.all_ended()) {
+            std::thread::yield_now();
+        }
+        for running in &mut self.switches {
+            running.exchange.collect(now(), running.plane.as_mut(), &mut running.pool);
+            running.plane.drain(now(), &mut running.pool);
             if let Err(imbalance) = running.plane.ledger().check() {
                 error!(switch = running.config.name, "frames unaccounted for at shutdown: {imbalance}");
                 return Err(RuntimeError::Unbalanced { switch: running.config.name.clone(), imbalance });
             }
             let umem = running.umem();
-            if !umem.balanced {
+            // Of several pipes each has chunks of the others.
+            if !umem.balanced && running.exchange.pipe() == Pipe::ONLY {
                 let imbalance = format!("{umem:?}");
                 return Err(RuntimeError::Unbalanced { switch: running.config.name.clone(), imbalance });
             }
@@ -347,7 +375,8 @@ impl Running {
         let Some(socket) = slot.detach(&mut self.pool, &why) else { return };
         waiter.unwatch(socket.as_fd());
         self.closing += socket.held();
-        keeper.tell(Notice::Detached { switch: self.number, port: id, socket: Box::new(socket), why });
+        let (switch, pipe) = (self.number, self.exchange.pipe().index.into());
+        keeper.tell(Notice::Detached { switch, pipe, port: id, socket: Box::new(socket), why });
         self.refresh(id);
     }
 

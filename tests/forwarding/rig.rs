@@ -7,7 +7,7 @@ use weft::dataplane::Dataplane;
 use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, HelloConfig, HelloMode};
 use weft::frame::{Burst, Pool};
 use weft::id::{PortId, PortKind, PortMask, SwitchId};
-use weft::pisa::{PortLimits, Switch};
+use weft::pisa::{Pipe, PortLimits, Switch};
 use weft::port::Port;
 use weft::port::mem::MemPort;
 use weft::scheme::ecmp::{Ecmp, EcmpEgress, EcmpIngress};
@@ -124,6 +124,7 @@ pub fn tor_config() -> FabricConfig {
         },
         seed: 1,
         hello: HelloConfig::OFF,
+        pipe: Pipe::ONLY,
     }
 }
 

@@ -28,6 +28,8 @@ mod labs;
 mod links;
 /// What a router says: time exceeded, unreachable, too big.
 mod path;
+/// Several workers on one switch.
+mod queues;
 /// Paced links: goodput, queues, tail drops.
 mod rate;
 /// `weft run` from start to stop, and all that keeps it from starting.

@@ -30,6 +30,8 @@ pub struct Device {
     pub carrier: bool,
     /// RX queues in use.
     pub rx_queues: u32,
+    /// TX queues in use.
+    pub tx_queues: u32,
 }
 
 /// `struct ethtool_channels` (linux/ethtool.h), which libc lacks.
@@ -129,11 +131,11 @@ impl Devices {
         let mut channels = EthtoolChannels { cmd: ETHTOOL_GCHANNELS, ..Default::default() };
         r.ifr_ifru.ifru_data = (&raw mut channels).cast();
         // A driver without channels has one queue.
-        let rx_queues = match ioctl(socket, SIOCETHTOOL, &mut r) {
-            Ok(()) => (channels.rx + channels.combined).max(1),
-            Err(_) => 1,
+        let (rx_queues, tx_queues) = match ioctl(socket, SIOCETHTOOL, &mut r) {
+            Ok(()) => ((channels.rx + channels.combined).max(1), (channels.tx + channels.combined).max(1)),
+            Err(_) => (1, 1),
         };
-        Ok(Device { name: name.into(), index, mtu, mac, up: flags & libc::IFF_UP != 0, carrier, rx_queues })
+        Ok(Device { name: name.into(), index, mtu, mac, up: flags & libc::IFF_UP != 0, carrier, rx_queues, tx_queues })
     }
 }
 
@@ -167,20 +169,22 @@ impl Device {
         Err(XdpError::new(format!("interface `{}`", self.name), cause, format!("ip link set {} up", self.name)))
     }
 
-    /// Whether weft can serve the interface with frames of one chunk of `chunk` bytes or, with `frags`,
-    /// of several.
+    /// Whether weft can serve the interface by so many queues, with frames of one chunk of `chunk` bytes
+    /// or, with `frags`, of several.
     ///
     /// # Errors
     /// What is in the way, and the command that mends it.
-    pub(super) fn check(&self, chunk: usize, frags: bool) -> Result<(), XdpError> {
+    pub(super) fn check(&self, chunk: usize, frags: bool, queues: u32) -> Result<(), XdpError> {
         let name = &self.name;
         let refuse = |cause: String, remedy: String| {
             Err(XdpError::new(format!("interface `{name}`"), io::Error::other(cause), remedy))
         };
-        if self.rx_queues > 1 {
+        if self.rx_queues != queues || self.tx_queues < queues {
+            let (rx, tx) = (self.rx_queues, self.tx_queues);
+            let workers = if queues == 1 { "worker serves one".into() } else { format!("workers serve {queues}") };
             return refuse(
-                format!("it spreads frames over {} RX queues, and weft serves one", self.rx_queues),
-                format!("ethtool -L {name} rx 1 tx 1 (or combined 1)"),
+                format!("it has {rx} RX queues and {tx} TX queues, and the switch's {queues} {workers}"),
+                format!("ethtool -L {name} rx {queues} tx {queues} (or combined {queues}), or set `workers` to {rx}"),
             );
         }
         let most = match frags {

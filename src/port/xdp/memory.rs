@@ -71,8 +71,8 @@ fn anchored(config: UmemConfig, count: NonZeroU32) -> io::Result<Anchored> {
         let (umem, descs) = Umem::new(config, count, false).map_err(|e| system_error(&e))?;
         alone?;
         let flags = BindFlags::XDP_COPY | BindFlags::XDP_USE_NEED_WAKEUP;
-        let (anchor, frags) = match bind(&umem, "lo", ANCHOR_RING, flags | BindFlags::XDP_USE_SG) {
-            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => (bind(&umem, "lo", ANCHOR_RING, flags)?, false),
+        let (anchor, frags) = match bind(&umem, "lo", 0, ANCHOR_RING, flags | BindFlags::XDP_USE_SG) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => (bind(&umem, "lo", 0, ANCHOR_RING, flags)?, false),
             bound => (bound?, true),
         };
         Ok(Anchored { umem, descs, anchor: Some(anchor), frags })
@@ -130,6 +130,15 @@ impl Memory {
     /// # Errors
     /// The kernel refuses, for want of memory, privileges or AF_XDP.
     pub fn new(chunks: u32, chunk_size: u32) -> Result<(Memory, Pool), XdpError> {
+        let (memory, mut pools) = Memory::split(chunks, chunk_size, 1)?;
+        Ok((memory, pools.pop().expect("one part")))
+    }
+
+    /// As [`Memory::new`], with the chunks in `parts` pools of equal size, for as many threads.
+    ///
+    /// # Errors
+    /// As for [`Memory::new`].
+    pub fn split(chunks: u32, chunk_size: u32, parts: usize) -> Result<(Memory, Vec<Pool>), XdpError> {
         let what = || format!("frame memory of {chunks} x {chunk_size} bytes");
         let invalid = |e: &dyn std::error::Error| {
             let cause = io::Error::new(io::ErrorKind::InvalidInput, e.to_string());
@@ -166,7 +175,7 @@ impl Memory {
         let base = NonNull::new(data.cursor_base()).expect("a mapping is never null");
         let chunk_size = chunk_size as usize;
         let region = UmemRegion { _umem: umem.clone(), base, chunks: chunks as usize, chunk_size };
-        let pool = Pool::with_large(Box::new(region), LARGE_FRAMES, LARGE_SIZE);
+        let pools = Pool::split(Box::new(region), parts, LARGE_FRAMES / parts, LARGE_SIZE);
         Ok((
             Memory {
                 umem,
@@ -175,7 +184,7 @@ impl Memory {
                 frags,
                 _anchor: anchor.map(|queues| Arc::new(Mutex::new(queues))),
             },
-            pool,
+            pools,
         ))
     }
 }

@@ -19,12 +19,12 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Loads the redirecting program, points `queue` at `socket` and attaches it to `device`; with
+    /// Loads the redirecting program, points each queue at its socket and attaches it to `device`; with
     /// `frags` the program that takes frames in several chunks too.
     ///
     /// # Errors
     /// No privilege, a program is attached already, or the driver does not do XDP.
-    pub fn attach(device: &Device, mode: XdpMode, frags: bool, queue: u32, socket: RawFd) -> Result<Program, XdpError> {
+    pub fn attach(device: &Device, mode: XdpMode, frags: bool, queues: &[(u32, RawFd)]) -> Result<Program, XdpError> {
         let failed = |e: libbpf_rs::Error| load_error(&device.name, &e);
         let wanted = if frags { "weft_redirect_frags" } else { "weft_redirect" };
         let mut object = open(&OBJECT.0).map_err(failed)?;
@@ -34,7 +34,9 @@ impl Program {
         }
         let object = object.load().map_err(failed)?;
         let sockets = object.maps().find(|m| m.name() == "sockets").expect("bpf/weft.bpf.c has it");
-        sockets.update(&queue.to_ne_bytes(), &socket.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+        for (queue, socket) in queues {
+            sockets.update(&queue.to_ne_bytes(), &socket.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+        }
         let program = object.progs().find(|p| p.name() == wanted).expect("bpf/weft.bpf.c has it");
         // The link keeps the program, and the program its map, when `object` is closed.
         Program::link(&program, device, mode)

@@ -1,6 +1,7 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -57,13 +58,14 @@ pub(super) struct Queues {
     comp: CompQueue,
 }
 
-/// An AF_XDP socket on queue 0 of an interface, with its XDP program.
+/// An AF_XDP socket on a queue of an interface, with the interface's XDP program.
 ///
 /// Invariant: `filled` chunks are in the fill or RX ring and `in_flight` ones in the TX or
 /// completion ring; `lent` has them all, and no [`crate::frame::Frame`] owns any of them.
 pub struct XdpPort {
-    // Dropped first: no frame is redirected to a socket that is being closed.
-    _program: Program,
+    // Dropped first: no frame is redirected to a socket that is being closed. Shared by the queues of an
+    // interface; those are closed together.
+    _program: Arc<Program>,
     queues: Queues,
     memory: Memory,
     scratch: Box<[FrameDesc; BURST]>,
@@ -85,19 +87,34 @@ impl std::fmt::Debug for XdpPort {
 }
 
 impl XdpPort {
-    /// Opens `device`, which is in this thread's namespace. Nothing is received before
+    /// Opens `device`, which is in this thread's namespace and has one queue. Nothing is received before
     /// [`XdpPort::start`].
     ///
     /// # Errors
     /// The interface is not fit ([`Device::check`]), is somebody else's, or the kernel refuses.
     pub fn open(memory: &Memory, device: Device, options: &XdpOptions) -> Result<XdpPort, XdpError> {
-        let frags = memory.frags;
-        device.check(memory.capacity(), frags)?;
-        let queues = open_queues(memory, &device)?;
-        set_tx_budget(&queues.tx);
-        let program = Program::attach(&device, options.mode, frags, 0, queues.rx.fd().as_raw_fd())?;
-        Ok(XdpPort {
-            _program: program,
+        let ports = XdpPort::open_queues(memory, device, options, 1)?;
+        Ok(ports.into_iter().next().expect("one queue"))
+    }
+
+    /// Opens each of the `queues` queues of `device` as a port of its own, by number: they can be driven by
+    /// different threads. Otherwise as [`XdpPort::open`].
+    ///
+    /// # Errors
+    /// As for [`XdpPort::open`]; also if the interface has more or fewer queues.
+    pub fn open_queues(
+        memory: &Memory,
+        device: Device,
+        options: &XdpOptions,
+        queues: u32,
+    ) -> Result<Vec<XdpPort>, XdpError> {
+        device.check(memory.capacity(), memory.frags, queues)?;
+        let opened = (0..queues).map(|queue| open_rings(memory, &device, queue)).collect::<Result<Vec<_>, _>>()?;
+        opened.iter().for_each(|rings| set_tx_budget(&rings.tx));
+        let sockets: Vec<_> = (0..).zip(&opened).map(|(queue, rings)| (queue, rings.rx.fd().as_raw_fd())).collect();
+        let program = Arc::new(Program::attach(&device, options.mode, memory.frags, &sockets)?);
+        let port = |queues| XdpPort {
+            _program: program.clone(),
             queues,
             memory: memory.clone(),
             scratch: Box::new([FrameDesc::default(); BURST]),
@@ -108,9 +125,10 @@ impl XdpPort {
             complete_checksums: options.complete_checksums,
             gather: Gather::default(),
             counts: DeviceStats::default(),
-            device,
+            device: device.clone(),
             mode: options.mode,
-        })
+        };
+        Ok(opened.into_iter().map(port).collect())
     }
 
     /// Lends chunks of `pool` to the kernel to receive into.
@@ -267,12 +285,12 @@ impl XdpPort {
     }
 }
 
-/// A socket on queue 0 of `device`.
-fn open_queues(memory: &Memory, device: &Device) -> Result<Queues, XdpError> {
+/// A socket on a queue of `device`.
+fn open_rings(memory: &Memory, device: &Device, queue: u32) -> Result<Queues, XdpError> {
     let name = &device.name;
     // They count only without an anchor, for the first port.
     let flags = BindFlags::XDP_USE_NEED_WAKEUP;
-    bind(&memory.umem, name, RING, flags).map_err(|cause| {
+    bind(&memory.umem, name, queue, RING, flags).map_err(|cause| {
         let remedy = match cause.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_NET_RAW",
             Some(libc::EMFILE) => "too many open files: `ulimit -n` higher",
@@ -280,16 +298,16 @@ fn open_queues(memory: &Memory, device: &Device) -> Result<Queues, XdpError> {
             Some(libc::EEXIST) => "this switch has the interface already: name it once",
             _ => "see dmesg",
         };
-        XdpError::new(format!("AF_XDP socket on `{name}` queue 0"), cause, remedy)
+        XdpError::new(format!("AF_XDP socket on `{name}` queue {queue}"), cause, remedy)
     })
 }
 
-/// A socket of `umem` with rings of `ring` entries, bound to queue 0 of an interface of this thread's
+/// A socket of `umem` with rings of `ring` entries, bound to a queue of an interface of this thread's
 /// namespace; waits out one that was just closed.
 ///
 /// # Errors
 /// The system's; EEXIST if a socket of this very `umem` has the queue.
-pub(super) fn bind(umem: &Umem, interface: &str, ring: u32, flags: BindFlags) -> io::Result<Queues> {
+pub(super) fn bind(umem: &Umem, interface: &str, queue: u32, ring: u32, flags: BindFlags) -> io::Result<Queues> {
     let ring = QueueSize::new(ring).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e.to_string()))?;
     let config = SocketConfig::builder()
         .rx_queue_size(ring)
@@ -302,7 +320,7 @@ pub(super) fn bind(umem: &Umem, interface: &str, ring: u32, flags: BindFlags) ->
     loop {
         // SAFETY: libxdp's program is inhibited, which is what this function asks for when a UMEM is
         // shared.
-        let (tx, rx, rings) = match unsafe { Socket::new(config, umem, &interface, 0) } {
+        let (tx, rx, rings) = match unsafe { Socket::new(config, umem, &interface, queue) } {
             Ok(queues) => queues,
             Err(e) => {
                 let cause = system_error(&e);

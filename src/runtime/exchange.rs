@@ -1,0 +1,189 @@
+//! What the pipes of one switch hand to each other, over bounded rings from each worker to each other.
+//!
+//! A worker puts all that one pass has for another pipe into one parcel, so that the cost of a ring is a
+//! burst's, not a packet's: packets for queues that are there, notes, and chunks that are at home there. A
+//! ring has one sender and one receiver, so packets of a flow, which all come in by one queue, keep their
+//! order.
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+use crossbeam::queue::ArrayQueue;
+
+use crate::dataplane::Dataplane;
+use crate::fabric::note::Note;
+use crate::frame::{Pool, Stray};
+use crate::pisa::{Handed, Pipe};
+use crate::time::Instant;
+
+/// Ends the sleep of a worker that has something to take; called after it was put there.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// Parcels on their way from one pipe to another.
+const PARCELS: usize = 64;
+/// Packets and notes in a parcel that waits for room in its ring; more stay with the sender's switch,
+/// which drops what is too much and counts it.
+const MAX_WAITING: usize = 1024;
+
+#[derive(Default)]
+struct Parcel {
+    packets: Vec<Handed>,
+    notes: Vec<Note>,
+    strays: Vec<Stray>,
+}
+
+impl Parcel {
+    fn is_empty(&self) -> bool {
+        self.packets.is_empty() && self.notes.is_empty() && self.strays.is_empty()
+    }
+}
+
+/// From one pipe to another.
+struct Lane {
+    parcels: ArrayQueue<Parcel>,
+    /// Emptied parcels on their way back, so that none need be allocated.
+    spare: ArrayQueue<Parcel>,
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        // Only a worker that panicked leaves packets here; their memory outlives them (`Pool`).
+        while let Some(parcel) = self.parcels.pop() {
+            mem::forget(parcel.packets);
+        }
+    }
+}
+
+struct Peer {
+    to: Arc<Lane>,
+    from: Arc<Lane>,
+    wake: Wake,
+    /// What waits to be sent.
+    waiting: Parcel,
+}
+
+/// One pipe's ends of all rings.
+pub struct Exchange {
+    pipe: Pipe,
+    /// By pipe; none where it is this one.
+    peers: Vec<Option<Peer>>,
+    notes: Vec<Note>,
+    handing: Vec<Handed>,
+    /// Pipes of the switch that hand over no more packets.
+    ended: Arc<AtomicUsize>,
+}
+
+impl Exchange {
+    /// The exchanges of a switch with as many pipes as there are ways to wake one's worker.
+    pub fn mesh(wakes: &[Wake]) -> Vec<Exchange> {
+        let count = wakes.len();
+        let lane = || Arc::new(Lane { parcels: ArrayQueue::new(PARCELS), spare: ArrayQueue::new(PARCELS) });
+        let lanes: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| lane()).collect()).collect();
+        let ended = Arc::new(AtomicUsize::new(0));
+        let exchange = |index: usize| {
+            let peer = |other: usize| Peer {
+                to: lanes[index][other].clone(),
+                from: lanes[other][index].clone(),
+                wake: wakes[other].clone(),
+                waiting: Parcel::default(),
+            };
+            let peers = (0..count).map(|other| (other != index).then(|| peer(other))).collect();
+            let pipe = Pipe { index: index as u8, count: count as u8 };
+            Exchange { pipe, peers, notes: Vec::new(), handing: Vec::new(), ended: ended.clone() }
+        };
+        (0..count).map(exchange).collect()
+    }
+
+    /// Which pipe this is of.
+    pub fn pipe(&self) -> Pipe {
+        self.pipe
+    }
+
+    /// Whether something has come, or waits to be sent.
+    pub fn has_mail(&self) -> bool {
+        self.peers.iter().flatten().any(|p| !p.from.parcels.is_empty() || !p.waiting.is_empty())
+    }
+
+    /// Takes what has come for this pipe and sends what it has for others. How many packets came.
+    pub fn trade(&mut self, now: Instant, plane: &mut dyn Dataplane, pool: &mut Pool) -> usize {
+        if self.pipe == Pipe::ONLY {
+            return 0;
+        }
+        let moved = self.receive(now, plane, pool);
+        self.send(plane, pool);
+        moved
+    }
+
+    fn receive(&mut self, now: Instant, plane: &mut dyn Dataplane, pool: &mut Pool) -> usize {
+        let mut moved = 0;
+        for peer in self.peers.iter().flatten() {
+            // No more than were there: a peer that is faster must not keep this one from its ports.
+            for _ in 0..peer.from.parcels.len() {
+                let Some(mut parcel) = peer.from.parcels.pop() else { break };
+                moved += parcel.packets.len();
+                parcel.strays.drain(..).for_each(|stray| pool.take_home(stray));
+                parcel.notes.drain(..).for_each(|note| plane.note(now, pool, note));
+                parcel.packets.drain(..).for_each(|handed| plane.accept(now, pool, handed));
+                let _ = peer.from.spare.push(parcel);
+            }
+        }
+        moved
+    }
+
+    fn send(&mut self, plane: &mut dyn Dataplane, pool: &mut Pool) {
+        plane.take_notes(&mut self.notes);
+        for peer in self.peers.iter_mut().flatten() {
+            let room = MAX_WAITING.saturating_sub(peer.waiting.notes.len());
+            peer.waiting.notes.extend(self.notes.iter().take(room).cloned());
+        }
+        self.notes.clear();
+        for stray in mem::take(pool.strays()) {
+            if let Some(peer) = &mut self.peers[pool.home(&stray)] {
+                peer.waiting.strays.push(stray);
+            }
+        }
+        let handing = plane.handing();
+        if !handing.is_empty() {
+            mem::swap(handing, &mut self.handing);
+            for handed in self.handing.drain(..) {
+                match &mut self.peers[self.pipe.owner(handed.to) as usize] {
+                    Some(peer) if peer.waiting.packets.len() < MAX_WAITING => peer.waiting.packets.push(handed),
+                    _ => handing.push(handed),
+                }
+            }
+        }
+        for peer in self.peers.iter_mut().flatten().filter(|p| !p.waiting.is_empty()) {
+            let next = peer.to.spare.pop().unwrap_or_default();
+            match peer.to.parcels.push(mem::replace(&mut peer.waiting, next)) {
+                Ok(()) => {
+                    // Pairs with the fence of a worker that is about to sleep: either it sees the parcel, or
+                    // this sees that it sleeps.
+                    fence(Ordering::SeqCst);
+                    (peer.wake)();
+                }
+                Err(parcel) => peer.waiting = parcel,
+            }
+        }
+    }
+
+    /// This pipe hands over no more packets. When all have said so, one more [`Exchange::collect`] leaves
+    /// nothing under way.
+    pub fn end(&self) {
+        self.ended.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether every pipe has said [`Exchange::end`].
+    pub fn all_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst) >= usize::from(self.pipe.count)
+    }
+
+    /// Takes what has come and what could not be sent, at the end: the switch drops it.
+    pub fn collect(&mut self, now: Instant, plane: &mut dyn Dataplane, pool: &mut Pool) {
+        self.receive(now, plane, pool);
+        for peer in self.peers.iter_mut().flatten() {
+            peer.waiting.notes.clear();
+            plane.handing().append(&mut peer.waiting.packets);
+        }
+    }
+}
