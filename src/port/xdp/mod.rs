@@ -25,6 +25,7 @@
 
 mod device;
 mod gather;
+mod holder;
 mod lent;
 mod live;
 mod memory;

@@ -5,6 +5,7 @@ use crate::id::XdpMode;
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, OpenObject};
 
 use super::device::MAX_LINEAR_MTU;
+use super::holder::program_holder;
 use super::{Device, XdpError};
 
 /// An ELF object as libelf wants it: aligned.
@@ -49,9 +50,12 @@ impl Program {
         let link = create_link(program.as_fd().as_raw_fd(), device.index, mode).map_err(|cause| {
             let remedy = match cause.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_BPF and CAP_NET_ADMIN".into(),
-                Some(libc::EBUSY | libc::EEXIST) => {
-                    format!("another XDP program holds it (`ip link show {name}` tells its id): stop its owner")
-                }
+                Some(libc::EBUSY | libc::EEXIST) => match program_holder(device.index) {
+                    Some(holder) => format!("held by {holder}: stop it, or use another interface"),
+                    None => {
+                        format!("another XDP program holds it (`ip link show {name}` tells its id): stop its owner")
+                    }
+                },
                 Some(libc::EOPNOTSUPP) if mode == XdpMode::Native => {
                     "its driver has no native XDP: use mode = \"generic\"".into()
                 }

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::thread;
 use std::time::Duration;
 
+use nix::net::if_::if_nametoindex;
 use xsk_rs::config::{BindFlags, Interface, LibxdpFlags, QueueSize, SocketConfig};
 use xsk_rs::socket::{RxQueue, Socket, TxQueue};
 use xsk_rs::umem::frame::FrameDesc;
@@ -14,6 +15,7 @@ use crate::port::{DeviceStats, Port};
 use crate::wire::{self, checksum};
 
 use super::gather::Gather;
+use super::holder::{is_foreign, queue_holder};
 use super::lent::Lent;
 use super::memory::{LARGE_SIZE, system_error};
 use super::program::Program;
@@ -34,6 +36,9 @@ const XDP_PKT_CONTD: u32 = 1;
 /// How long a queue may stay busy after its last owner closed it.
 const BIND_RETRIES: u32 = 200;
 const BIND_PAUSE: Duration = Duration::from_millis(5);
+/// After so many a socket that is still open elsewhere is taken for one that stays: a process that was
+/// killed has closed its own by then.
+const FOREIGN_RETRIES: u32 = 20;
 /// How long the chunks of a socket that was closed are kept from use: the kernel frees its queue in
 /// deferred work, milliseconds later.
 pub const QUARANTINE: Duration = Duration::from_millis(100);
@@ -274,18 +279,21 @@ fn open_queues(memory: &Memory, device: &Device) -> Result<Queues, XdpError> {
     let flags = BindFlags::XDP_USE_NEED_WAKEUP;
     bind(&memory.umem, name, RING, flags).map_err(|cause| {
         let remedy = match cause.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_NET_RAW",
-            Some(libc::EMFILE) => "too many open files: `ulimit -n` higher",
-            Some(libc::EBUSY) => "another AF_XDP socket holds it (`ss --xdp -p` tells whose): stop its owner",
-            Some(libc::EEXIST) => "this switch has the interface already: name it once",
-            _ => "see dmesg",
+            Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_NET_RAW".into(),
+            Some(libc::EMFILE) => "too many open files: `ulimit -n` higher".into(),
+            Some(libc::EBUSY) => match queue_holder(device.index, 0) {
+                Some(holder) => format!("held by {holder}: stop it, or use another interface"),
+                None => "another AF_XDP socket holds it (`ss --xdp -p` tells whose): stop its owner".into(),
+            },
+            Some(libc::EEXIST) => "this switch has the interface already: name it once".into(),
+            _ => "see dmesg".to_string(),
         };
         XdpError::new(format!("AF_XDP socket on `{name}` queue 0"), cause, remedy)
     })
 }
 
 /// A socket of `umem` with rings of `ring` entries, bound to queue 0 of an interface of this thread's
-/// namespace; waits out one that was just closed.
+/// namespace; waits out one that was just closed, but not one that another process has open.
 ///
 /// # Errors
 /// The system's; EEXIST if a socket of this very `umem` has the queue.
@@ -297,7 +305,8 @@ pub(super) fn bind(umem: &Umem, interface: &str, ring: u32, flags: BindFlags) ->
         .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
         .bind_flags(flags)
         .build();
-    let interface = Interface::new(CString::new(interface)?);
+    let name = interface;
+    let interface = Interface::new(CString::new(name)?);
     let mut tries = 0;
     loop {
         // SAFETY: libxdp's program is inhibited, which is what this function asks for when a UMEM is
@@ -308,6 +317,9 @@ pub(super) fn bind(umem: &Umem, interface: &str, ring: u32, flags: BindFlags) ->
                 let cause = system_error(&e);
                 if cause.raw_os_error() == Some(libc::EBUSY) && tries < BIND_RETRIES {
                     tries += 1;
+                    if tries == FOREIGN_RETRIES && if_nametoindex(name).is_ok_and(|index| is_foreign(index, 0)) {
+                        return Err(cause);
+                    }
                     thread::sleep(BIND_PAUSE);
                     continue;
                 }
