@@ -238,7 +238,16 @@ impl Build<'_> {
         let ports = &mut self.config(node).ports;
         let id = PortId(u8::try_from(ports.len()).expect("the plan was checked"));
         let mode = XdpMode::default();
-        ports.push(PortConfig { interface: peer.into(), kind, rate, mtu: Some(mtu), mode, enabled: true, peer_mac });
+        ports.push(PortConfig {
+            interface: peer.into(),
+            kind,
+            rate,
+            mtu: Some(mtu),
+            mode,
+            enabled: true,
+            pass_to_kernel: false,
+            peer_mac,
+        });
         let of = |p: &PortConfig| if p.kind == PortKind::Host { FRAMES_HOST } else { FRAMES_FABRIC };
         let frames: u32 = ports.iter().map(of).sum();
         self.config(node).runtime.frames = frames.max(*FRAMES.start());

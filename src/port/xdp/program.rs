@@ -6,12 +6,33 @@ use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, OpenObject};
 
 use super::device::MAX_LINEAR_MTU;
 use super::holder::program_holder;
+use super::local::{self, LocalAddresses};
 use super::{Device, XdpError};
 
 /// An ELF object as libelf wants it: aligned.
 #[repr(align(16))]
 pub(super) struct Aligned<T: ?Sized>(pub T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/weft.bpf.o")));
+
+/// Which of the programs of bpf/weft.bpf.c.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Variant {
+    /// Takes frames in several chunks too.
+    pub frags: bool,
+    /// Leaves frames to the interface's own addresses to the kernel.
+    pub pass_to_kernel: bool,
+}
+
+impl Variant {
+    fn program(self) -> &'static str {
+        match (self.pass_to_kernel, self.frags) {
+            (false, false) => "weft_redirect",
+            (false, true) => "weft_redirect_frags",
+            (true, false) => "weft_own",
+            (true, true) => "weft_own_frags",
+        }
+    }
+}
 
 /// A program on an interface. Dropping it detaches it, and so does the process's end.
 #[derive(Debug)]
@@ -20,25 +41,35 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Loads the redirecting program, points `queue` at `socket` and attaches it to `device`; with
-    /// `frags` the program that takes frames in several chunks too.
+    /// Loads the redirecting program, points `queue` at `socket` and attaches it to `device`.
     ///
     /// # Errors
     /// No privilege, a program is attached already, or the driver does not do XDP.
-    pub fn attach(device: &Device, mode: XdpMode, frags: bool, queue: u32, socket: RawFd) -> Result<Program, XdpError> {
+    pub fn attach(
+        device: &Device,
+        mode: XdpMode,
+        variant: Variant,
+        queue: u32,
+        socket: RawFd,
+    ) -> Result<(Program, Option<LocalAddresses>), XdpError> {
         let failed = |e: libbpf_rs::Error| load_error(&device.name, &e);
-        let wanted = if frags { "weft_redirect_frags" } else { "weft_redirect" };
+        let wanted = variant.program();
         let mut object = open(&OBJECT.0).map_err(failed)?;
         for mut program in object.progs_mut() {
             let load = program.name() == wanted;
             program.set_autoload(load);
         }
+        for mut map in object.maps_mut().filter(|m| local::MAPS.iter().any(|name| m.name() == *name)) {
+            map.set_autocreate(variant.pass_to_kernel).map_err(failed)?;
+        }
         let object = object.load().map_err(failed)?;
         let sockets = object.maps().find(|m| m.name() == "sockets").expect("bpf/weft.bpf.c has it");
         sockets.update(&queue.to_ne_bytes(), &socket.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
         let program = object.progs().find(|p| p.name() == wanted).expect("bpf/weft.bpf.c has it");
-        // The link keeps the program, and the program its map, when `object` is closed.
-        Program::link(&program, device, mode)
+        let local = variant.pass_to_kernel.then(|| LocalAddresses::of(&object, &device.name));
+        let local = local.transpose().map_err(failed)?;
+        // The link keeps the program, and the program its maps, when `object` is closed.
+        Ok((Program::link(&program, device, mode)?, local))
     }
 
     /// Attaches a loaded program to `device`.

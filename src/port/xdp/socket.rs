@@ -1,6 +1,7 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -17,8 +18,9 @@ use crate::wire::{self, checksum};
 use super::gather::Gather;
 use super::holder::{is_foreign, queue_holder};
 use super::lent::Lent;
+use super::local::LocalAddresses;
 use super::memory::{LARGE_SIZE, system_error};
-use super::program::Program;
+use super::program::{Program, Variant};
 use super::{Device, Memory, XdpError, XdpMode};
 
 /// Entries of the RX and the TX ring.
@@ -52,6 +54,8 @@ pub struct XdpOptions {
     pub fill: usize,
     /// Whether the peer may leave checksums unfinished: true for a veth to a host.
     pub complete_checksums: bool,
+    /// Whether frames to the interface's own addresses ([`XdpPort::local`]) go to the kernel's stack.
+    pub pass_to_kernel: bool,
 }
 
 /// The four rings of a socket. It is closed when all of them are dropped.
@@ -69,6 +73,7 @@ pub(super) struct Queues {
 pub struct XdpPort {
     // Dropped first: no frame is redirected to a socket that is being closed.
     _program: Program,
+    local: Option<Arc<LocalAddresses>>,
     queues: Queues,
     memory: Memory,
     scratch: Box<[FrameDesc; BURST]>,
@@ -100,9 +105,11 @@ impl XdpPort {
         device.check(memory.capacity(), frags)?;
         let queues = open_queues(memory, &device)?;
         set_tx_budget(&queues.tx);
-        let program = Program::attach(&device, options.mode, frags, 0, queues.rx.fd().as_raw_fd())?;
+        let variant = Variant { frags, pass_to_kernel: options.pass_to_kernel };
+        let (program, local) = Program::attach(&device, options.mode, variant, 0, queues.rx.fd().as_raw_fd())?;
         Ok(XdpPort {
             _program: program,
+            local: local.map(Arc::new),
             queues,
             memory: memory.clone(),
             scratch: Box::new([FrameDesc::default(); BURST]),
@@ -150,6 +157,11 @@ impl XdpPort {
     /// The interface.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// The addresses whose frames go to the kernel's stack, none at first, if any do.
+    pub fn local(&self) -> Option<Arc<LocalAddresses>> {
+        self.local.clone()
     }
 
     /// The mode in use.
