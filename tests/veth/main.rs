@@ -26,6 +26,8 @@ mod hosts;
 mod labs;
 /// What a router says: time exceeded, unreachable, too big.
 mod path;
+/// Capabilities, default routes, control sockets, and frames that are left to the kernel.
+mod privileges;
 /// Paced links: goodput, queues, tail drops.
 mod rate;
 /// `weft run` from start to stop, and all that keeps it from starting.

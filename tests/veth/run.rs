@@ -10,7 +10,7 @@ use crate::books;
 
 /// The one line in which `weft` says why it did not start: exit code 2, naming all of `parts`. Beside
 /// it, at most the log tells what it had done by then.
-fn refused(output: &Output, parts: &[&str]) {
+pub fn refused(output: &Output, parts: &[&str]) {
     let said = text(output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     let lines: Vec<_> = said.lines().filter(|line| !line.contains(" INFO ")).collect();
