@@ -1,4 +1,5 @@
 use std::fs;
+use std::net::Ipv6Addr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -226,13 +227,40 @@ fn kernel_of(bed: &Bed, ipv4: &str, ipv6: &str) -> bed::Host {
     }
 }
 
-/// How many answers to an ARP request for `target` come within half a second, by their senders.
-fn arp_answers(host: &bed::Host, target: [u8; 4], tags: &[(u16, u16)]) -> Vec<[u8; 6]> {
-    let socket = PacketSocket::open(host);
+/// An ARP request of `host` for `target`.
+fn arp_request(host: &bed::Host, target: [u8; 4], tags: &[(u16, u16)]) -> Vec<u8> {
     let mut request = ethernet([0xff; 6], host.mac(), tags, 0x0806);
     request.extend([0, 1, 8, 0, 6, 4, 0, 1]);
     request.extend([&host.mac()[..], &host.ipv4.octets(), &[0; 6], &target].concat());
-    socket.send(&request);
+    request
+}
+
+/// Whether an ARP request for `target` from one host gets to another.
+fn arp_reaches(from: &bed::Host, to: &bed::Host, target: [u8; 4]) -> bool {
+    let (near, far) = (PacketSocket::open(from), PacketSocket::open(to));
+    let request = arp_request(from, target, &[]);
+    near.send(&request);
+    far.receive(Duration::from_millis(500), |frame| frame.starts_with(&request)).is_some()
+}
+
+/// Neighbour advertisements of `target` that one ping of it brings, nothing being known of it.
+fn advertisements(host: &bed::Host, target: Ipv6Addr) -> usize {
+    let socket = PacketSocket::open(host);
+    host.ok(&["ip", "neigh", "flush", "dev", "eth0"]);
+    assert!(answers(host, &target.to_string()));
+    let mut count = 0;
+    socket.receive(Duration::from_millis(300), |frame| {
+        let is = frame.len() >= 78 && frame[12..14] == [0x86, 0xdd] && frame[20] == 58 && frame[54] == 136;
+        count += usize::from(is && frame[62..78] == target.octets());
+        false
+    });
+    count
+}
+
+/// How many answers to an ARP request for `target` come within half a second, by their senders.
+fn arp_answers(host: &bed::Host, target: [u8; 4], tags: &[(u16, u16)]) -> Vec<[u8; 6]> {
+    let socket = PacketSocket::open(host);
+    socket.send(&arp_request(host, target, tags));
     let mut answers = Vec::new();
     socket.receive(Duration::from_millis(500), |frame| {
         if frame.len() >= 42 && frame[12..14] == [8, 6] && frame[20..22] == [0, 2] && frame[28..32] == target {
@@ -292,6 +320,7 @@ fn frames_to_a_ports_own_addresses_are_the_kernels_if_it_says_so_and_all_others_
         // One answer, the interface's; the gateway's is still the switch's; a tagged question is no
         // question for the interface.
         assert_eq!(arp_answers(near, [10, 77, 0, 100], &[]), [[2, 0x77, 1, 0, 0, 0]]);
+        assert_eq!(advertisements(near, kernel.ipv6), 1);
         assert_eq!(arp_answers(near, [10, 77, 0, 1], &[]), [[2, 0x77, 0, 0, 0, 7]]);
         assert_eq!(arp_answers(near, [10, 77, 0, 100], &[(0x8100, 5)]), Vec::<[u8; 6]>::new());
         // From another port the interface's addresses are not the kernel's.
@@ -307,8 +336,10 @@ fn frames_to_a_ports_own_addresses_are_the_kernels_if_it_says_so_and_all_others_
         // Addresses that come and go, and another MAC address.
         ip(&bed.switch, "address add 10.77.0.101/24 dev p0");
         wait_answers(near, "10.77.0.101", true);
+        assert!(!arp_reaches(near, &bed.hosts[1], [10, 77, 0, 101]), "it is the kernel's");
         ip(&bed.switch, "address del 10.77.0.101/24 dev p0");
         wait_answers(near, "10.77.0.101", false);
+        assert!(arp_reaches(near, &bed.hosts[1], [10, 77, 0, 101]), "it is anybody's");
         ip(&bed.switch, "link set p0 address 02:77:01:00:00:99");
         near.ok(&["ip", "neigh", "flush", "dev", "eth0"]);
         wait_answers(near, "10.77.0.100", true);
