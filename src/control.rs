@@ -74,6 +74,9 @@ pub struct NewPort {
     /// Destination MAC on this fabric link.
     #[serde(default)]
     pub peer_mac: Option<MacAddr>,
+    /// Whether frames to the interface's own addresses go to the kernel's stack.
+    #[serde(default)]
+    pub pass_to_kernel: bool,
     /// Prefixes that lead by it, beside the ports they lead by already.
     #[serde(default)]
     pub routes: Vec<IpNet>,

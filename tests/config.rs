@@ -93,6 +93,7 @@ fn every_key_of_a_file_arrives_in_the_configuration() {
         mtu: None,
         mode: XdpMode::Native,
         enabled: true,
+        pass_to_kernel: false,
         peer_mac: None,
         hello: if kind == PortKind::Host { HelloMode::Off } else { HelloMode::Auto },
         fault: Faults::default(),
@@ -121,6 +122,7 @@ fn every_key_of_a_file_arrives_in_the_configuration() {
                 rate: BitRate(10_000_000_000),
                 mtu: Some(1500),
                 mode: XdpMode::Generic,
+                pass_to_kernel: true,
                 ..port("h0-0-2", PortKind::Host)
             },
             PortConfig {
@@ -193,7 +195,7 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         (tor("selector = \"best\"", "", "", ""), "t.toml:3:12: selector `best` is not a selector: write \"ecmp\""),
         // Shape.
         (tor("nmae = \"x\"", "", "", ""), "t.toml:3:1: unknown key `nmae`: write one of `name`, `role`, `id`, `selector`, `seed`, `mac`, `router_ipv4`, `router_ipv6`, `segment`, `runtime`, `queues`, `hello`, `port`, `route`"),
-        (tor("", "", "mut = 1500", ""), "t.toml:11:1: port \"up0\": unknown key `mut`: write one of `interface`, `kind`, `rate`, `mtu`, `mode`, `enabled`, `peer_mac`, `hello`, `fault`"),
+        (tor("", "", "mut = 1500", ""), "t.toml:11:1: port \"up0\": unknown key `mut`: write one of `interface`, `kind`, `rate`, `mtu`, `mode`, `enabled`, `pass_to_kernel`, `peer_mac`, `hello`, `fault`"),
         (tor("", "", "", "[runtime]\ncpu = 1"), "t.toml:13:1: runtime: unknown key `cpu`: write one of `poll`, `workers`, `core`, `frames`, `control`"),
         (tor("", "mode = \"fast\"", "", ""), "t.toml:7:8: port \"h0\": mode: unknown value `fast`: write `native` or `generic`"),
         (tor("", "mtu = \"1500\"", "", ""), "t.toml:7:7: port \"h0\": mtu: invalid type: string \"1500\": write a whole number without quotes"),
@@ -383,6 +385,7 @@ fn port(role: Role) -> impl Strategy<Value = PortConfig> {
             mtu,
             mode: if native { XdpMode::Native } else { XdpMode::Generic },
             enabled: rate % 3 != 0,
+            pass_to_kernel: rate % 5 == 1,
             peer_mac: peer_mac.filter(|_| kind != PortKind::Host),
             hello: if kind == PortKind::Host { HelloMode::Off } else { hello },
             fault: Faults { loss: (rate % 7) as f64 / 7.0, delay: rate % 1000, ..Faults::default() },

@@ -212,7 +212,7 @@ fn live_frames_keep_their_pace_and_arrive_whole() {
 fn send_raw(interface: &str, frames: &[Vec<u8>]) {
     let (memory, mut pool) = Memory::new(512, 2048).unwrap();
     let device = Device::query(interface).unwrap();
-    let options = XdpOptions { mode: XdpMode::Native, fill: 64, complete_checksums: false };
+    let options = XdpOptions { mode: XdpMode::Native, fill: 64, complete_checksums: false, pass_to_kernel: false };
     let mut port = XdpPort::open(&memory, device, &options).unwrap();
     port.start(&mut pool);
     let mut burst = Burst::new();
@@ -392,7 +392,7 @@ fn a_port_is_closed_and_opened_again_fifty_times_in_one_process_and_gives_every_
     let row = Row::new("reopen", 2);
     let reopened = || {
         let (memory, mut pool) = Memory::new(1024, 2048).unwrap();
-        let options = XdpOptions { mode: XdpMode::Native, fill: 256, complete_checksums: false };
+        let options = XdpOptions { mode: XdpMode::Native, fill: 256, complete_checksums: false, pass_to_kernel: false };
         for round in 0..50 {
             let options = XdpOptions { mode: [XdpMode::Native, XdpMode::Generic][round % 2], ..options };
             let device = Device::query("r").unwrap();

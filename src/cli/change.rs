@@ -69,6 +69,9 @@ pub(super) struct AddArgs {
     /// Destination MAC on this fabric link [default: one that every switch takes]
     #[arg(long)]
     peer_mac: Option<MacAddr>,
+    /// Leave frames to the interface's own addresses to the kernel's stack
+    #[arg(long)]
+    pass_to_kernel: bool,
     /// A prefix that leads by this port too, beside the ports it leads by already; more than once for
     /// several
     #[arg(long, value_name = "PREFIX")]
@@ -117,6 +120,7 @@ pub(super) fn port(command: PortCommand) -> Outcome {
                 mtu: args.mtu,
                 mode: args.mode.into(),
                 peer_mac: args.peer_mac,
+                pass_to_kernel: args.pass_to_kernel,
                 routes: args.route,
             };
             (args.port, Change::Add(new))

@@ -235,7 +235,7 @@ pub(super) fn serve(args: ServeArgs) -> Outcome {
             source: Some(Source { path, mode: None }),
         };
         let switches = job.switches.into_iter().map(instance).collect();
-        runtime::run(RuntimeConfig { switches, workers: job.workers, poll: job.poll }, ready)
+        runtime::run(RuntimeConfig { switches, workers: job.workers, poll: job.poll, force: false }, ready)
     })?;
     Ok(())
 }

@@ -20,6 +20,9 @@ pub(super) struct RunArgs {
     /// What the worker does when no frame waits [default: the configuration's]
     #[arg(long, value_enum)]
     poll: Option<Poll>,
+    /// Take interfaces that carry the machine's default route, too
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Args, Debug)]
@@ -71,7 +74,7 @@ pub(super) fn run(args: RunArgs) -> Outcome {
     start_logging();
     let (name, control) = (config.name.clone(), config.runtime.control.clone());
     let switches = vec![SwitchInstance { config, netns: None, source: Some(source) }];
-    let runtime = RuntimeConfig { switches, workers: 1, poll: args.poll.map(PollMode::from) };
+    let runtime = RuntimeConfig { switches, workers: 1, poll: args.poll.map(PollMode::from), force: args.force };
     let forwarded = Cell::new(false);
     runtime::run(runtime, || {
         forwarded.set(true);

@@ -118,6 +118,9 @@ pub fn diff(old: &SwitchConfig, layout: &Layout, new: &SwitchConfig) -> Result<P
                 if was.mode != port.mode {
                     fixed.push(format!("`mode` of port `{name}` (but it can be removed and added)"));
                 }
+                if was.pass_to_kernel != port.pass_to_kernel {
+                    fixed.push(format!("`pass_to_kernel` of port `{name}` (but it can be removed and added)"));
+                }
                 if let Some(id) = layout.port(name) {
                     plan.commands.push(Command::SetPort(id, port.clone()));
                     plan.summary.push(format!("port `{name}` changed"));

@@ -143,6 +143,7 @@ struct FilePort {
     mtu: Option<Int>,
     mode: Option<XdpMode>,
     enabled: Option<bool>,
+    pass_to_kernel: Option<bool>,
     peer_mac: Option<Text>,
     hello: Option<HelloMode>,
     fault: Option<Text>,
@@ -317,6 +318,7 @@ fn read_port(i: usize, file: FilePort, found: &mut Found) -> PortConfig {
         mtu: reader.int("mtu", file.mtu, MTU),
         mode: file.mode.unwrap_or_default(),
         enabled: file.enabled.unwrap_or(true),
+        pass_to_kernel: file.pass_to_kernel.unwrap_or(false),
         peer_mac: reader.text("peer_mac", file.peer_mac, MacAddr::from_str),
         interface: reader.need("interface", file.interface, String::new(), "\"eth0\""),
     }
@@ -401,6 +403,7 @@ fn write_port(port: &PortConfig) -> FilePort {
         mtu: port.mtu.map(|m| Int(m.into())),
         mode: Some(port.mode),
         enabled: Some(port.enabled),
+        pass_to_kernel: Some(port.pass_to_kernel),
         peer_mac: port.peer_mac.map(|m| Text(m.to_string())),
         hello: (port.kind != PortKind::Host || port.hello != HelloMode::Off).then_some(port.hello),
         fault: (port.fault != Faults::default()).then(|| Text(port.fault.to_string())),

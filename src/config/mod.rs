@@ -216,6 +216,8 @@ pub struct PortConfig {
     pub mode: XdpMode,
     /// Whether it is in service; a port that is not keeps its interface, but takes and sends nothing.
     pub enabled: bool,
+    /// Whether frames to the interface's own addresses go to the kernel's stack instead of the switch.
+    pub pass_to_kernel: bool,
     /// Destination MAC on this fabric link; `None` means [`FABRIC_MAC`]. Never on a host port.
     pub peer_mac: Option<MacAddr>,
     /// What hellos mean to this port; off at host ports.

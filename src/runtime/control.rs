@@ -1,9 +1,9 @@
 //! The control sockets: one unix socket a switch, one line of JSON in, one out.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use crossbeam::channel::{Sender, bounded};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, socket};
+use nix::sys::stat::{Mode, fchmod};
 
 use crate::control::{Change, MAX_REQUEST, Refusal, Request, Show, read_request};
 
@@ -69,32 +71,43 @@ pub(super) struct PipeTarget {
 pub(super) struct ControlServer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// Until the thread has them.
+    listeners: Vec<(UnixListener, Target)>,
     /// Dropped after the thread has ended.
     sockets: Vec<SocketFile>,
 }
 
 impl ControlServer {
-    /// Listens at each path, mode 0600. A stale socket file, which nobody answers at, is replaced.
-    /// `<path>.lock` is held as long as the server lives, so that of several processes one has the path.
+    /// Listens at each path, mode 0600; nobody is answered before [`ControlServer::start`]. A stale
+    /// socket file, which nobody answers at, is replaced. `<path>.lock` is held as long as the server
+    /// lives, so that of several processes one has the path.
     ///
     /// # Errors
     /// The path and the system's error; a live socket is `AddrInUse`.
-    pub fn start(targets: Vec<(PathBuf, Target)>) -> Result<ControlServer, (PathBuf, io::Error)> {
-        let mut server = ControlServer { stop: Arc::default(), thread: None, sockets: Vec::new() };
-        let mut listeners = Vec::new();
+    pub fn listen(targets: Vec<(PathBuf, Target)>) -> Result<ControlServer, (PathBuf, io::Error)> {
+        let (stop, sockets, listeners) = Default::default();
+        let mut server = ControlServer { stop, thread: None, listeners, sockets };
         for (path, target) in targets {
             match listen(&path) {
                 Ok((listener, socket)) => {
                     server.sockets.push(socket);
-                    listeners.push((listener, target));
+                    server.listeners.push((listener, target));
                 }
                 Err(e) => return Err((path, e)), // dropping `server` removes those made so far
             }
         }
-        let stop = server.stop.clone();
-        let thread = thread::Builder::new().name("weft-control".into()).spawn(move || serve(&listeners, &stop));
-        server.thread = Some(thread.map_err(|e| (PathBuf::from("weft-control thread"), e))?);
         Ok(server)
+    }
+
+    /// Answers, in a thread of its own, until it is dropped.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(&mut self) -> io::Result<()> {
+        let (listeners, stop) = (std::mem::take(&mut self.listeners), self.stop.clone());
+        let thread = thread::Builder::new().name("weft-control".into()).spawn(move || serve(&listeners, &stop));
+        self.thread = Some(thread?);
+        Ok(())
     }
 }
 
@@ -162,10 +175,12 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir)?;
+        // Anybody may see which switches there are; the sockets are for their owners. But who could write
+        // here could put another socket in a socket's place, whatever the umask says.
+        DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
     }
     let lock = PathLock::take(path)?;
-    let listener = match UnixListener::bind(path) {
+    let listener = match bind_private(path) {
         Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
             let stale = fs::symlink_metadata(path)?.file_type().is_socket()
                 && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
@@ -173,14 +188,25 @@ fn listen(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
                 return Err(e);
             }
             fs::remove_file(path)?;
-            UnixListener::bind(path)?
+            bind_private(path)?
         }
         other => other?,
     };
     let socket = SocketFile { path: path.to_owned(), identity: identity(path)?, lock };
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     Ok((listener, socket))
+}
+
+/// A socket that listens at `path`, mode 0600 from the first moment on: a socket file gets the mode of
+/// the socket, less the umask (unix_bind in net/unix/af_unix.c), so there is none in which others may
+/// connect.
+fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    let address = UnixAddr::new(path)?;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    bind(socket.as_raw_fd(), &address)?;
+    nix::sys::socket::listen(&socket, Backlog::MAXCONN)?;
+    Ok(socket.into())
 }
 
 fn serve(listeners: &[(UnixListener, Target)], stop: &AtomicBool) {
@@ -350,6 +376,7 @@ pub fn query(path: &Path, request: &Request) -> io::Result<String> {
 mod tests {
     use super::*;
     use crate::runtime::wait::Waiter;
+    use nix::sys::stat::umask;
     use nix::time::{ClockId, clock_gettime};
     use std::sync::Barrier;
 
@@ -362,7 +389,9 @@ mod tests {
     }
 
     fn start(path: &Path) -> Result<ControlServer, io::Error> {
-        ControlServer::start(vec![(path.to_owned(), target())]).map_err(|(_, e)| e)
+        let mut server = ControlServer::listen(vec![(path.to_owned(), target())]).map_err(|(_, e)| e)?;
+        server.start()?;
+        Ok(server)
     }
 
     /// Sends what is no request; the refusal shows that somebody serves.
@@ -373,6 +402,24 @@ mod tests {
         let mut answer = String::new();
         BufReader::new(stream).read_line(&mut answer).unwrap();
         answer.contains("not a request")
+    }
+
+    #[test]
+    fn socket_lock_and_directory_are_never_others_whatever_the_umask() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o777;
+        let path = dir.path().join("run/weft/s.sock");
+        // The process's: no other test here looks at what it gives.
+        let before = umask(Mode::empty());
+        let listening = listen(&path);
+        let early = dir.path().join("early.sock");
+        let bound = bind_private(&early);
+        umask(before);
+        let (listening, _bound) = (listening.unwrap(), bound.unwrap());
+        assert_eq!(mode(&early), 0o600, "nothing was done to it after it was bound");
+        assert_eq!((mode(&path), mode(&dir.path().join("run/weft/s.sock.lock"))), (0o600, 0o600));
+        assert_eq!((mode(path.parent().unwrap()), mode(&dir.path().join("run"))), (0o755, 0o755));
+        drop(listening);
     }
 
     #[test]

@@ -10,10 +10,12 @@
 //! anew, a look every [`LOOK`] finds it.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use crossbeam::channel::{Receiver, Sender, bounded};
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::config::diff::{self, Command};
 use crate::config::{PortConfig, SwitchConfig, default_hello};
@@ -22,11 +24,14 @@ use crate::dataplane;
 use crate::fabric::Forwarding;
 use crate::fault::Faults;
 use crate::id::PortId;
-use crate::port::xdp::{Device, Lent, QUARANTINE, XdpPort};
+use crate::port::xdp::{Device, Lent, LocalAddresses, QUARANTINE, XdpPort};
 use crate::time::{Instant, MILLIS};
+use crate::wire::MacAddr;
 
 use super::RuntimeError;
+use super::address::{local_addresses, of_interface};
 use super::clock::now;
+use super::default_route::check_default_route;
 use super::netns::{Home, Identity};
 use super::open::{Site, check_frames, check_mtu, look, open_port};
 use super::wait::{Waiter, Waker};
@@ -98,6 +103,20 @@ enum State {
 struct KeptPort {
     config: PortConfig,
     state: State,
+    /// What its socket's program leaves to the kernel, if it has such a one, and what was told it last.
+    local: Option<Local>,
+}
+
+struct Local {
+    program: Arc<LocalAddresses>,
+    told: Option<(MacAddr, Vec<IpAddr>)>,
+}
+
+impl Local {
+    /// That of a port's sockets, which share one program.
+    fn of(sockets: &[XdpPort]) -> Option<Local> {
+        Some(Local { program: sockets.first()?.local()?, told: None })
+    }
 }
 
 /// A switch and its interfaces.
@@ -111,11 +130,12 @@ pub(super) struct Kept {
 
 impl Kept {
     /// A switch that was just opened, on these interfaces.
-    pub fn new(config: SwitchConfig, site: Site, workers: Vec<ToWorker>, devices: Vec<Device>) -> Kept {
-        let port = |(config, device): (&PortConfig, Device)| {
-            Some(KeptPort { config: config.clone(), state: State::Attached(device) })
+    pub fn new(config: SwitchConfig, site: Site, workers: Vec<ToWorker>, opened: &[(Device, Vec<XdpPort>)]) -> Kept {
+        let port = |(config, (device, sockets)): (&PortConfig, &(Device, Vec<XdpPort>))| {
+            let state = State::Attached(device.clone());
+            Some(KeptPort { config: config.clone(), state, local: Local::of(sockets) })
         };
-        let ports = config.ports.iter().zip(devices).map(port).collect();
+        let ports = config.ports.iter().zip(opened).map(port).collect();
         Kept { config, site, workers, ports }
     }
 
@@ -142,6 +162,29 @@ impl Kept {
         self.look_for_namespace(home);
         for i in 0..self.ports.len() {
             self.look_at(home, PortId(i as u8));
+        }
+        self.tell_addresses(home);
+    }
+
+    /// Tells the programs that leave frames to the kernel which these are.
+    fn tell_addresses(&mut self, home: &Home) {
+        if self.ports.iter().flatten().all(|p| p.local.is_none()) {
+            return;
+        }
+        let all = match inside(home, &self.site, || local_addresses().map_err(|e| e.to_string())) {
+            Ok(all) => all,
+            Err(error) => return warn!(switch = self.config.name, error, "the interfaces' addresses"),
+        };
+        for port in self.ports.iter_mut().flatten() {
+            let (State::Attached(device), Some(local)) = (&port.state, &mut port.local) else { continue };
+            let now = (device.mac, of_interface(&all, &device.name));
+            if local.told.as_ref() != Some(&now) {
+                match local.program.set(now.0, &now.1) {
+                    Ok(()) => debug!(port = device.name, addresses = ?now.1, "left to the kernel"),
+                    Err(error) => warn!(switch = self.config.name, %error, "some frames don't reach the kernel"),
+                }
+                local.told = Some(now);
+            }
         }
     }
 
@@ -196,21 +239,23 @@ impl Kept {
         }
         warn!(switch = self.config.name, port = port.config.interface, reason = why, "port is out of service");
         port.state = State::Absent(why.clone());
+        port.local = None;
         self.order(|switch| Order::Absent { switch, port: id, why: why.clone() });
     }
 
     fn attach(&mut self, home: &Home, id: PortId, device: Device) {
         let Some(port) = &self.ports[id.index()] else { return };
-        let opened = match check_mtu(&port.config, &device) {
-            Ok(()) => inside(home, &self.site, || {
+        let opened = check_mtu(&port.config, &device).and_then(|()| {
+            inside(home, &self.site, || {
+                check_default_route(&device, self.site.force)?;
                 open_port(&self.site.memory, &self.config, &port.config, device.clone()).map_err(|e| e.to_string())
-            }),
-            Err(e) => Err(e),
-        };
+            })
+        });
         match opened {
             Ok(sockets) => {
                 info!(switch = self.config.name, port = port.config.interface, "port is attached again");
-                self.attached(id, device.clone());
+                self.attached(id, device.clone(), Local::of(&sockets));
+                self.tell_addresses(home);
                 for (worker, socket) in self.workers.iter().zip(sockets) {
                     let (device, socket) = (device.clone(), Box::new(socket));
                     worker.order(|switch| Order::Attach { switch, port: id, device, socket });
@@ -220,9 +265,10 @@ impl Kept {
         }
     }
 
-    fn attached(&mut self, id: PortId, device: Device) {
+    fn attached(&mut self, id: PortId, device: Device, local: Option<Local>) {
         if let Some(port) = &mut self.ports[id.index()] {
             port.state = State::Attached(device);
+            port.local = local;
         }
     }
 
@@ -240,6 +286,7 @@ impl Kept {
                     let device = device.map_err(|e| e.to_string())?;
                     check_mtu(port, &device)?;
                     let sockets = inside(home, &self.site, || {
+                        check_default_route(&device, self.site.force)?;
                         open_port(&self.site.memory, &new, port, device.clone()).map_err(|e| e.to_string())
                     })?;
                     opened.push((*id, device, sockets));
@@ -254,9 +301,10 @@ impl Kept {
             match command {
                 Command::RemovePort(id) => self.ports[id.index()] = None,
                 Command::AddPort(id, config) => {
-                    let device = opened.iter().find(|(opened, ..)| opened == id).map(|(_, device, _)| device.clone());
-                    let state = device.map_or(State::Absent(String::new()), State::Attached);
-                    let kept = Some(KeptPort { config: config.clone(), state });
+                    let opened = opened.iter().find(|(opened, ..)| opened == id);
+                    let state = opened.map_or(State::Absent(String::new()), |(_, d, _)| State::Attached(d.clone()));
+                    let local = opened.and_then(|(.., sockets)| Local::of(sockets));
+                    let kept = Some(KeptPort { config: config.clone(), state, local });
                     match self.ports.get_mut(id.index()) {
                         Some(slot) => *slot = kept,
                         None => self.ports.push(kept),
@@ -272,6 +320,7 @@ impl Kept {
         }
         self.config = new.clone();
         self.site.layout = plan.layout;
+        self.tell_addresses(home);
         let (done, is_done) = bounded(self.workers.len());
         let mut sockets: Vec<_> = opened.into_iter().map(|(id, device, s)| (id, device, s.into_iter())).collect();
         for worker in &self.workers {
@@ -328,6 +377,7 @@ fn port_config(port: &NewPort) -> PortConfig {
         mtu: port.mtu,
         mode: port.mode,
         enabled: true,
+        pass_to_kernel: port.pass_to_kernel,
         peer_mac: port.peer_mac,
         hello: default_hello(port.kind),
         fault: Faults::default(),
@@ -354,11 +404,13 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// A keeper of `switches`. Call in the thread that will run it.
-    pub fn new(switches: Vec<Kept>, waiter: Waiter, notices: Receiver<Notice>) -> Result<Keeper, RuntimeError> {
+    pub fn new(mut switches: Vec<Kept>, waiter: Waiter, notices: Receiver<Notice>) -> Result<Keeper, RuntimeError> {
         for kept in &switches {
             waiter.watch(kept.site.monitor.as_fd()).map_err(|e| RuntimeError::system("epoll", e))?;
         }
-        Ok(Keeper { home: Home::here()?, switches, waiter, notices, quarantine: VecDeque::new() })
+        let home = Home::here()?;
+        switches.iter_mut().for_each(|kept| kept.tell_addresses(&home));
+        Ok(Keeper { home, switches, waiter, notices, quarantine: VecDeque::new() })
     }
 
     /// Works until [`Notice::Stop`].

@@ -4,9 +4,11 @@
 //! fails all are closed again. SIGINT and SIGTERM stop it; queues get a moment to empty, and the
 //! books are checked.
 
+mod address;
 mod answer;
 mod clock;
 mod control;
+mod default_route;
 pub mod exchange;
 mod keeper;
 mod limit;
@@ -14,6 +16,7 @@ mod merge;
 mod monitor;
 mod netns;
 mod open;
+mod privilege;
 pub mod report;
 mod slot;
 mod wait;
@@ -97,6 +100,8 @@ pub struct RuntimeConfig {
     pub workers: usize,
     /// Overrides what the configurations say.
     pub poll: Option<PollMode>,
+    /// Whether ports may be on interfaces that carry the machine's default route.
+    pub force: bool,
 }
 
 /// Why the runtime did not start or did not end well.
@@ -249,7 +254,8 @@ fn control_failure(switches: &[SwitchInstance], path: PathBuf, cause: io::Error)
 }
 
 /// Files that a process with so many switches, ports and workers keeps open: a port's AF_XDP socket
-/// and the link of its program (one port's more while a port is reopened), a switch's control socket,
+/// and the link of its program (its two maps, if it passes frames to the kernel, are as many again; one
+/// port's more while a port is reopened), a switch's control socket,
 /// lock, UMEM and two sockets that watch its interfaces, an epoll, a timer and an event of each worker
 /// and of the keeper, which has its home namespace too.
 pub fn open_files(switches: usize, ports: usize, workers: usize) -> usize {
@@ -269,9 +275,13 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
     let plans = plan(&config)?;
     let workers = plans.len();
     // Sockets: one a queue.
-    let ports = config.switches.iter().map(|s| s.config.ports.len() * s.config.runtime.workers).sum();
+    let ports: usize = config.switches.iter().map(|s| s.config.ports.len() * s.config.runtime.workers).sum();
+    let passing = config.switches.iter().flat_map(|s| &s.config.ports).filter(|p| p.pass_to_kernel).count();
+    let namespaces = config.switches.iter().any(|s| s.netns.is_some());
+    privilege::check(namespaces)?;
     let what = format!("running {} switches with {ports} ports", config.switches.len());
-    allow_open_files(&what, open_files(config.switches.len(), ports, workers)).map_err(RuntimeError::Impossible)?;
+    allow_open_files(&what, open_files(config.switches.len(), ports + passing, workers))
+        .map_err(RuntimeError::Impossible)?;
     let (events, inbox) = unbounded();
     // Before anything is opened, so that a signal during set-up is not lost.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| RuntimeError::system("signal handler", e))?;
@@ -307,13 +317,13 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
         (instance.config.runtime.control.clone(), Target { number, pipes, keeper: keeper.clone() })
     });
     // Before any interface is touched: a socket that is taken means that this switch runs already.
-    let server = ControlServer::start(targets.collect())
+    let mut server = ControlServer::listen(targets.collect())
         .map_err(|(path, cause)| control_failure(&config.switches, path, cause))?;
 
     let mut kept = Vec::new();
     // By switch and pipe.
     let mut running: Vec<Vec<Option<Ready>>> = Vec::new();
-    for (number, opened) in open::open_all(config.switches)?.into_iter().enumerate() {
+    for (number, opened) in open::open_all(config.switches, config.force)?.into_iter().enumerate() {
         let Opened { config, pools, ports, site } = opened;
         let workers = std::mem::take(&mut to_workers[number]);
         let wake = |to: &ToWorker| {
@@ -322,7 +332,7 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
         };
         let wakes: Vec<_> = workers.iter().map(wake).collect();
         let devices: Vec<_> = ports.iter().map(|(device, _)| device.clone()).collect();
-        kept.push(Kept::new(config.clone(), site, workers, devices.clone()));
+        kept.push(Kept::new(config.clone(), site, workers, &ports));
         let mut sockets: Vec<_> = ports.into_iter().map(|(_, sockets)| sockets.into_iter()).collect();
         let pipe = |(pool, exchange)| {
             let own = sockets.iter_mut().filter_map(Iterator::next);
@@ -335,6 +345,9 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
         setup.switches = places.iter().filter_map(|(number, pipe)| running[*number][*pipe].take()).collect();
     }
 
+    // All threads that will be start here and have what this one has.
+    privilege::drop_all_but_needed(namespaces)?;
+    server.start().map_err(|e| RuntimeError::system("control thread", e))?;
     let signal_events = events.clone();
     let signal_thread = thread::spawn(move || {
         for signal in signals.forever() {

@@ -4,11 +4,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
 
-/// RTMGRP_LINK (linux/rtnetlink.h): interfaces that come, go or change.
-const LINK_GROUP: u32 = 1;
+/// RTMGRP_LINK, RTMGRP_IPV4_IFADDR and RTMGRP_IPV6_IFADDR (linux/rtnetlink.h): interfaces and their
+/// addresses that come, go or change.
+const GROUPS: u32 = 1 | 0x10 | 0x100;
 
-/// Tells when an interface of one network namespace may have changed: that of the thread that makes
-/// this.
+/// Tells when an interface of one network namespace or its addresses may have changed: that of the
+/// thread that makes this.
 ///
 /// What the messages say is not read. They can be lost when they come too fast (ENOBUFS), so whoever
 /// trusts them has to look for himself then; looking always is simpler, and an interface changes
@@ -22,7 +23,7 @@ impl LinkMonitor {
     pub fn here() -> io::Result<LinkMonitor> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
-        bind(std::os::fd::AsRawFd::as_raw_fd(&socket), &NetlinkAddr::new(0, LINK_GROUP))?;
+        bind(std::os::fd::AsRawFd::as_raw_fd(&socket), &NetlinkAddr::new(0, GROUPS))?;
         Ok(LinkMonitor { socket })
     }
 

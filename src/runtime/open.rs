@@ -11,6 +11,7 @@ use crate::frame::{BURST, Pool};
 use crate::id::{PortKind, XdpMode};
 use crate::port::xdp::{Device, Devices, Memory, XdpOptions, XdpPort, chunk_size};
 
+use super::default_route::check_default_route;
 use super::monitor::LinkMonitor;
 use super::netns::{Home, Identity};
 use super::{RuntimeError, Source, SwitchInstance};
@@ -35,10 +36,12 @@ pub(super) struct Site {
     pub memory: Memory,
     pub source: Option<Source>,
     pub layout: Layout,
+    /// Whether a port may be on an interface with the default route.
+    pub force: bool,
 }
 
 /// Opens every port of every switch.
-pub(super) fn open_all(instances: Vec<SwitchInstance>) -> Result<Vec<Opened>, RuntimeError> {
+pub(super) fn open_all(instances: Vec<SwitchInstance>, force: bool) -> Result<Vec<Opened>, RuntimeError> {
     let home = Home::here()?;
     let mut seen = Vec::new();
     for SwitchInstance { config, netns, .. } in &instances {
@@ -49,6 +52,8 @@ pub(super) fn open_all(instances: Vec<SwitchInstance>) -> Result<Vec<Opened>, Ru
             let device = devices.query(&p.interface).map_err(|e| Device::unknown(&p.interface, e));
             let device = device.map_err(|e| RuntimeError::port(&config.name, e))?;
             check_mtu(p, &device).map_err(RuntimeError::Impossible)?;
+            check_default_route(&device, force)
+                .map_err(|e| RuntimeError::Impossible(format!("switch `{}`: {e}", config.name)))?;
             Ok(device)
         };
         let found = config.ports.iter().map(port).collect::<Result<Vec<Device>, RuntimeError>>()?;
@@ -71,7 +76,7 @@ pub(super) fn open_all(instances: Vec<SwitchInstance>) -> Result<Vec<Opened>, Ru
         let identity = Identity::of(netns.as_deref());
         let layout = Layout::of(&config);
         info!(switch = config.name, role = %config.role, selector = %config.selector, ports = ports.len(), "attached");
-        let site = Site { netns, identity, devices, monitor, memory, source, layout };
+        let site = Site { netns, identity, devices, monitor, memory, source, layout, force };
         switches.push(Opened { config, pools, ports, site });
     }
     home.enter(None)?;
@@ -105,8 +110,12 @@ pub(super) fn open_port(
             port.interface
         );
     }
-    let options =
-        XdpOptions { mode: port.mode, fill: fill(config, port.kind), complete_checksums: port.kind == PortKind::Host };
+    let options = XdpOptions {
+        mode: port.mode,
+        fill: fill(config, port.kind),
+        complete_checksums: port.kind == PortKind::Host,
+        pass_to_kernel: port.pass_to_kernel,
+    };
     XdpPort::open_queues(memory, device, &options, config.runtime.workers as u32)
 }
 

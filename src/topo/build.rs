@@ -258,6 +258,7 @@ impl Build<'_> {
             mtu: Some(mtu),
             mode,
             enabled: true,
+            pass_to_kernel: false,
             peer_mac,
             hello: default_hello(kind),
             fault,

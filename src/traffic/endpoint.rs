@@ -37,7 +37,11 @@ impl Endpoint {
         let device = Device::query(interface)?;
         device.check_up()?;
         let (memory, mut pool) = Memory::new(chunks, chunk_size(device.mtu))?;
-        let mut port = XdpPort::open(&memory, device, &XdpOptions { mode, fill, complete_checksums: false })?;
+        let mut port = XdpPort::open(
+            &memory,
+            device,
+            &XdpOptions { mode, fill, complete_checksums: false, pass_to_kernel: false },
+        )?;
         port.start(&mut pool);
         let waiter = Waiter::new().map_err(|e| TrafficError::system("epoll", e))?;
         waiter.watch(port.as_fd()).map_err(|e| TrafficError::system("epoll", e))?;

@@ -60,7 +60,8 @@ pub fn null(options: &NullOptions, stop: &AtomicBool, ready: impl FnOnce()) -> R
     devices.iter().try_for_each(Device::check_up)?;
     let mtu = devices[0].mtu.max(devices[1].mtu);
     let (memory, mut pool) = Memory::new(CHUNKS, chunk_size(mtu))?;
-    let xdp = XdpOptions { mode: options.mode, fill: CHUNKS as usize / 3, complete_checksums: false };
+    let xdp =
+        XdpOptions { mode: options.mode, fill: CHUNKS as usize / 3, complete_checksums: false, pass_to_kernel: false };
     let [a, b] = devices;
     let mut ports = [XdpPort::open(&memory, a, &xdp)?, XdpPort::open(&memory, b, &xdp)?];
     ports.iter_mut().for_each(|port| port.start(&mut pool));

@@ -1,3 +1,4 @@
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -334,10 +335,18 @@ impl Bed {
 
     /// Starts `weft run` on `toml` and waits until it forwards.
     pub fn start(&self, toml: &str, arguments: &[&str]) -> Switch {
+        self.start_by(&[], env!("CARGO_BIN_EXE_weft").as_ref(), toml, arguments)
+    }
+
+    /// The same of the binary `weft` by a command that becomes it, like `setpriv`.
+    pub fn start_by(&self, before: &[&str], weft_path: &Path, toml: &str, arguments: &[&str]) -> Switch {
         let config = self.write("s.toml", toml);
         let log = self.path("s.log");
         // Not under `timeout`, which would stand between it and a signal: Switch ends it.
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        let mut command = Command::new(before.first().map_or(weft_path.as_os_str(), OsStr::new));
+        if let [_, options @ ..] = before {
+            command.args(options).arg(weft_path);
+        }
         command.arg("run").arg(config).args(arguments).stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
         let child = self.switch.spawn(&mut command).unwrap();
@@ -353,9 +362,15 @@ impl Bed {
 
     /// Runs `weft run` on `toml`, which has to end by itself.
     pub fn fail(&self, toml: &str, arguments: &[&str]) -> Output {
+        self.fail_by(&[], env!("CARGO_BIN_EXE_weft").as_ref(), toml, arguments)
+    }
+
+    /// The same of the binary `weft` by a command that becomes it.
+    pub fn fail_by(&self, before: &[&str], weft_path: &Path, toml: &str, arguments: &[&str]) -> Output {
         let config = self.write("refused.toml", toml);
-        let all = [&["run", config.to_str().unwrap()], arguments].concat();
-        let child = self.switch.spawn(&mut bounded(env!("CARGO_BIN_EXE_weft"), &all)).unwrap();
+        let weft = [weft_path.to_str().unwrap(), "run", config.to_str().unwrap()];
+        let all = [before, &weft, arguments].concat();
+        let child = self.switch.spawn(&mut bounded(all[0], &all[1..])).unwrap();
         child.wait_with_output().unwrap()
     }
 

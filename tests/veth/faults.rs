@@ -16,7 +16,7 @@ const PPS: u64 = 20_000;
 /// A port has to be attached again within this.
 const RECOVERY: Duration = Duration::from_secs(1);
 
-fn ip(namespace: &Namespace, arguments: &str) {
+pub fn ip(namespace: &Namespace, arguments: &str) {
     let mut command = Command::new("ip");
     command.args(arguments.split(' '));
     let status = namespace.spawn(&mut command).unwrap().wait().unwrap();
@@ -24,7 +24,7 @@ fn ip(namespace: &Namespace, arguments: &str) {
 }
 
 /// The far end of port `index` and its wire, made anew as [`Bed::new`] made them.
-fn rewire(bed: &Bed, index: usize) {
+pub fn rewire(bed: &Bed, index: usize) {
     let (host, near) = (&bed.hosts[index], Netlink::open(&bed.switch).unwrap());
     let (name, last) = (format!("p{index}"), index as u8);
     let port = VethEnd { interface: &name, mac: [2, 0x77, 1, 0, 0, last] };
@@ -50,11 +50,11 @@ fn wait_for(switch: &Switch, name: &str, is: impl Fn(&str, Option<&str>) -> bool
     }
 }
 
-fn wait_down(switch: &Switch, name: &str, why: &str) {
+pub fn wait_down(switch: &Switch, name: &str, why: &str) {
     wait_for(switch, name, |state, reason| state == "down" && reason.is_some_and(|r| r.contains(why)));
 }
 
-fn wait_up(switch: &Switch, name: &str) -> Duration {
+pub fn wait_up(switch: &Switch, name: &str) -> Duration {
     wait_for(switch, name, |state, reason| state == "up" && reason.is_none())
 }
 

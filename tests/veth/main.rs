@@ -28,6 +28,8 @@ mod labs;
 mod links;
 /// What a router says: time exceeded, unreachable, too big.
 mod path;
+/// Capabilities, default routes, control sockets, and frames that are left to the kernel.
+mod privileges;
 /// Several workers on one switch.
 mod queues;
 /// Paced links: goodput, queues, tail drops.

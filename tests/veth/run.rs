@@ -1,4 +1,5 @@
 use std::process::Output;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use weft::lab::net::Netlink;
@@ -9,7 +10,7 @@ use crate::books;
 
 /// The one line in which `weft` says why it did not start: exit code 2, naming all of `parts`. Beside
 /// it, at most the log tells what it had done by then.
-fn refused(output: &Output, parts: &[&str]) {
+pub fn refused(output: &Output, parts: &[&str]) {
     let said = text(output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     let lines: Vec<_> = said.lines().filter(|line| !line.contains(" INFO ")).collect();
@@ -57,7 +58,8 @@ fn a_second_switch_on_an_interface_is_refused_and_the_first_goes_on() {
     let bed = Bed::new("second", &[Host, Host]);
     let switch = bed.start(&bed.toml(""), &[]);
     let other = bed.toml("").replace("s.sock", "other.sock");
-    refused(&bed.fail(&other, &[]), &["`p0`", "busy", "stop its owner"]);
+    let holder = format!("held by weft (process {})", switch.pid());
+    refused(&bed.fail(&other, &[]), &["`p0` queue 0", "busy", &holder, "stop it"]);
     // Another interface, but the same control socket.
     let near = Netlink::open(&bed.switch).unwrap();
     let veth = |interface, last| weft::lab::net::VethEnd { interface, mac: [2, 0x77, 3, 0, 0, last] };
@@ -67,6 +69,20 @@ fn a_second_switch_on_an_interface_is_refused_and_the_first_goes_on() {
     let same_socket = bed.toml("").replace("\"p0\"", "\"q0\"").replace("\"p1\"", "\"q1\"");
     refused(&bed.fail(&same_socket, &[]), &["s.sock", "in use", "`control`"]);
     assert!(!bed.ip_link("q0").contains("xdp"), "{}", bed.ip_link("q0"));
+    // A program without a socket holds an interface as well.
+    let mut forwarder = std::process::Command::new(env!("CARGO_BIN_EXE_weft"));
+    forwarder.args(["bench", "redirect", "--a", "q0", "--b", "q1", "--duration", "10"]);
+    let mut forwarder = bed.switch.spawn(&mut forwarder).unwrap();
+    let start = Instant::now();
+    while !bed.ip_link("q1").contains("prog/xdp") {
+        assert!(start.elapsed() < Duration::from_secs(5) && forwarder.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let other = same_socket.replace("s.sock", "other.sock");
+    let holder = format!("held by weft (process {})", forwarder.id());
+    refused(&bed.fail(&other, &[]), &["`q0`", "busy", &holder, "stop it"]);
+    forwarder.kill().unwrap();
+    forwarder.wait().unwrap();
     ping_all_pairs(&bed.hosts);
     books::at_rest(&switch.socket);
     switch.stop();

@@ -25,8 +25,10 @@
 
 mod device;
 mod gather;
+mod holder;
 mod lent;
 mod live;
+mod local;
 mod memory;
 mod program;
 mod redirect;
@@ -36,6 +38,7 @@ pub use crate::id::XdpMode;
 pub use device::{Device, Devices};
 pub use lent::Lent;
 pub use live::{LiveFrames, LiveLayout, LivePace, LiveState};
+pub use local::LocalAddresses;
 pub use memory::{CHUNK_HEADROOM, Memory, chunk_size};
 pub use redirect::KernelRedirect;
 pub use socket::{QUARANTINE, XdpOptions, XdpPort};

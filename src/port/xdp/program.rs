@@ -5,12 +5,34 @@ use crate::id::XdpMode;
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, OpenObject};
 
 use super::device::MAX_LINEAR_MTU;
+use super::holder::program_holder;
+use super::local::{self, LocalAddresses};
 use super::{Device, XdpError};
 
 /// An ELF object as libelf wants it: aligned.
 #[repr(align(16))]
 pub(super) struct Aligned<T: ?Sized>(pub T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/weft.bpf.o")));
+
+/// Which of the programs of bpf/weft.bpf.c.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Variant {
+    /// Takes frames in several chunks too.
+    pub frags: bool,
+    /// Leaves frames to the interface's own addresses to the kernel.
+    pub pass_to_kernel: bool,
+}
+
+impl Variant {
+    fn program(self) -> &'static str {
+        match (self.pass_to_kernel, self.frags) {
+            (false, false) => "weft_redirect",
+            (false, true) => "weft_redirect_frags",
+            (true, false) => "weft_own",
+            (true, true) => "weft_own_frags",
+        }
+    }
+}
 
 /// A program on an interface. Dropping it detaches it, and so does the process's end.
 #[derive(Debug)]
@@ -19,18 +41,25 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Loads the redirecting program, points each queue at its socket and attaches it to `device`; with
-    /// `frags` the program that takes frames in several chunks too.
+    /// Loads the redirecting program, points each queue at its socket and attaches it to `device`.
     ///
     /// # Errors
     /// No privilege, a program is attached already, or the driver does not do XDP.
-    pub fn attach(device: &Device, mode: XdpMode, frags: bool, queues: &[(u32, RawFd)]) -> Result<Program, XdpError> {
+    pub fn attach(
+        device: &Device,
+        mode: XdpMode,
+        variant: Variant,
+        queues: &[(u32, RawFd)],
+    ) -> Result<(Program, Option<LocalAddresses>), XdpError> {
         let failed = |e: libbpf_rs::Error| load_error(&device.name, &e);
-        let wanted = if frags { "weft_redirect_frags" } else { "weft_redirect" };
+        let wanted = variant.program();
         let mut object = open(&OBJECT.0).map_err(failed)?;
         for mut program in object.progs_mut() {
             let load = program.name() == wanted;
             program.set_autoload(load);
+        }
+        for mut map in object.maps_mut().filter(|m| local::MAPS.iter().any(|name| m.name() == *name)) {
+            map.set_autocreate(variant.pass_to_kernel).map_err(failed)?;
         }
         let object = object.load().map_err(failed)?;
         let sockets = object.maps().find(|m| m.name() == "sockets").expect("bpf/weft.bpf.c has it");
@@ -38,8 +67,10 @@ impl Program {
             sockets.update(&queue.to_ne_bytes(), &socket.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
         }
         let program = object.progs().find(|p| p.name() == wanted).expect("bpf/weft.bpf.c has it");
-        // The link keeps the program, and the program its map, when `object` is closed.
-        Program::link(&program, device, mode)
+        let local = variant.pass_to_kernel.then(|| LocalAddresses::of(&object, &device.name));
+        let local = local.transpose().map_err(failed)?;
+        // The link keeps the program, and the program its maps, when `object` is closed.
+        Ok((Program::link(&program, device, mode)?, local))
     }
 
     /// Attaches a loaded program to `device`.
@@ -51,9 +82,12 @@ impl Program {
         let link = create_link(program.as_fd().as_raw_fd(), device.index, mode).map_err(|cause| {
             let remedy = match cause.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_BPF and CAP_NET_ADMIN".into(),
-                Some(libc::EBUSY | libc::EEXIST) => {
-                    format!("another XDP program holds it (`ip link show {name}` tells its id): stop its owner")
-                }
+                Some(libc::EBUSY | libc::EEXIST) => match program_holder(device.index) {
+                    Some(holder) => format!("held by {holder}: stop it, or use another interface"),
+                    None => {
+                        format!("another XDP program holds it (`ip link show {name}` tells its id): stop its owner")
+                    }
+                },
                 Some(libc::EOPNOTSUPP) if mode == XdpMode::Native => {
                     "its driver has no native XDP: use mode = \"generic\"".into()
                 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use nix::net::if_::if_nametoindex;
 use xsk_rs::config::{BindFlags, Interface, LibxdpFlags, QueueSize, SocketConfig};
 use xsk_rs::socket::{RxQueue, Socket, TxQueue};
 use xsk_rs::umem::frame::FrameDesc;
@@ -15,9 +16,11 @@ use crate::port::{DeviceStats, Port};
 use crate::wire::{self, checksum};
 
 use super::gather::Gather;
+use super::holder::{is_foreign, queue_holder};
 use super::lent::Lent;
+use super::local::LocalAddresses;
 use super::memory::{LARGE_SIZE, system_error};
-use super::program::Program;
+use super::program::{Program, Variant};
 use super::{Device, Memory, XdpError, XdpMode};
 
 /// Entries of the RX and the TX ring.
@@ -35,6 +38,9 @@ const XDP_PKT_CONTD: u32 = 1;
 /// How long a queue may stay busy after its last owner closed it.
 const BIND_RETRIES: u32 = 200;
 const BIND_PAUSE: Duration = Duration::from_millis(5);
+/// After so many a socket that is still open elsewhere is taken for one that stays: a process that was
+/// killed has closed its own by then.
+const FOREIGN_RETRIES: u32 = 20;
 /// How long the chunks of a socket that was closed are kept from use: the kernel frees its queue in
 /// deferred work, milliseconds later.
 pub const QUARANTINE: Duration = Duration::from_millis(100);
@@ -48,6 +54,8 @@ pub struct XdpOptions {
     pub fill: usize,
     /// Whether the peer may leave checksums unfinished: true for a veth to a host.
     pub complete_checksums: bool,
+    /// Whether frames to the interface's own addresses ([`XdpPort::local`]) go to the kernel's stack.
+    pub pass_to_kernel: bool,
 }
 
 /// The four rings of a socket. It is closed when all of them are dropped.
@@ -66,6 +74,7 @@ pub struct XdpPort {
     // Dropped first: no frame is redirected to a socket that is being closed. Shared by the queues of an
     // interface; those are closed together.
     _program: Arc<Program>,
+    local: Option<Arc<LocalAddresses>>,
     queues: Queues,
     memory: Memory,
     scratch: Box<[FrameDesc; BURST]>,
@@ -112,9 +121,12 @@ impl XdpPort {
         let opened = (0..queues).map(|queue| open_rings(memory, &device, queue)).collect::<Result<Vec<_>, _>>()?;
         opened.iter().for_each(|rings| set_tx_budget(&rings.tx));
         let sockets: Vec<_> = (0..).zip(&opened).map(|(queue, rings)| (queue, rings.rx.fd().as_raw_fd())).collect();
-        let program = Arc::new(Program::attach(&device, options.mode, memory.frags, &sockets)?);
+        let variant = Variant { frags: memory.frags, pass_to_kernel: options.pass_to_kernel };
+        let (program, local) = Program::attach(&device, options.mode, variant, &sockets)?;
+        let (program, local) = (Arc::new(program), local.map(Arc::new));
         let port = |queues| XdpPort {
             _program: program.clone(),
+            local: local.clone(),
             queues,
             memory: memory.clone(),
             scratch: Box::new([FrameDesc::default(); BURST]),
@@ -163,6 +175,11 @@ impl XdpPort {
     /// The interface.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// The addresses whose frames go to the kernel's stack, none at first, if any do.
+    pub fn local(&self) -> Option<Arc<LocalAddresses>> {
+        self.local.clone()
     }
 
     /// The mode in use.
@@ -292,18 +309,21 @@ fn open_rings(memory: &Memory, device: &Device, queue: u32) -> Result<Queues, Xd
     let flags = BindFlags::XDP_USE_NEED_WAKEUP;
     bind(&memory.umem, name, queue, RING, flags).map_err(|cause| {
         let remedy = match cause.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_NET_RAW",
-            Some(libc::EMFILE) => "too many open files: `ulimit -n` higher",
-            Some(libc::EBUSY) => "another AF_XDP socket holds it (`ss --xdp -p` tells whose): stop its owner",
-            Some(libc::EEXIST) => "this switch has the interface already: name it once",
-            _ => "see dmesg",
+            Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_NET_RAW".into(),
+            Some(libc::EMFILE) => "too many open files: `ulimit -n` higher".into(),
+            Some(libc::EBUSY) => match queue_holder(device.index, queue) {
+                Some(holder) => format!("held by {holder}: stop it, or use another interface"),
+                None => "another AF_XDP socket holds it (`ss --xdp -p` tells whose): stop its owner".into(),
+            },
+            Some(libc::EEXIST) => "this switch has the interface already: name it once".into(),
+            _ => "see dmesg".to_string(),
         };
         XdpError::new(format!("AF_XDP socket on `{name}` queue {queue}"), cause, remedy)
     })
 }
 
 /// A socket of `umem` with rings of `ring` entries, bound to a queue of an interface of this thread's
-/// namespace; waits out one that was just closed.
+/// namespace; waits out one that was just closed, but not one that another process has open.
 ///
 /// # Errors
 /// The system's; EEXIST if a socket of this very `umem` has the queue.
@@ -315,7 +335,8 @@ pub(super) fn bind(umem: &Umem, interface: &str, queue: u32, ring: u32, flags: B
         .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
         .bind_flags(flags)
         .build();
-    let interface = Interface::new(CString::new(interface)?);
+    let name = interface;
+    let interface = Interface::new(CString::new(name)?);
     let mut tries = 0;
     loop {
         // SAFETY: libxdp's program is inhibited, which is what this function asks for when a UMEM is
@@ -326,6 +347,9 @@ pub(super) fn bind(umem: &Umem, interface: &str, queue: u32, ring: u32, flags: B
                 let cause = system_error(&e);
                 if cause.raw_os_error() == Some(libc::EBUSY) && tries < BIND_RETRIES {
                     tries += 1;
+                    if tries == FOREIGN_RETRIES && if_nametoindex(name).is_ok_and(|index| is_foreign(index, queue)) {
+                        return Err(cause);
+                    }
                     thread::sleep(BIND_PAUSE);
                     continue;
                 }
