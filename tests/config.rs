@@ -51,6 +51,7 @@ kind = "host"
 rate = "10Gbit"
 mtu = 1500
 mode = "generic"
+pass_to_kernel = true
 
 [[port]]
 interface = "agg0-0"

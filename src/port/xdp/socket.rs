@@ -100,7 +100,7 @@ impl XdpPort {
     /// [`XdpPort::start`].
     ///
     /// # Errors
-    /// The interface is not fit ([`Device::check`]), is somebody else's, or the kernel refuses.
+    /// The interface is not fit (`Device::check`), is somebody else's, or the kernel refuses.
     pub fn open(memory: &Memory, device: Device, options: &XdpOptions) -> Result<XdpPort, XdpError> {
         let ports = XdpPort::open_queues(memory, device, options, 1)?;
         Ok(ports.into_iter().next().expect("one queue"))
