@@ -16,7 +16,7 @@ use super::{Failure, Outcome, print, start_logging};
 #[derive(Subcommand, Debug)]
 pub(super) enum LabCommand {
     /// Make namespaces, links and addresses, start every switch, and wait until they forward
-    Up(UpArgs),
+    Up(Box<UpArgs>),
     /// Stop the switches and remove all that `up` made; harmless when there is nothing
     Down(NameArgs),
     /// Hosts, switches and links of a lab
@@ -186,7 +186,7 @@ fn fabric(args: &UpArgs) -> Result<Fabric, Failure> {
     shape.build(&args.options.fabric()).map_err(Failure::misuse)
 }
 
-fn up(args: UpArgs) -> Outcome {
+fn up(args: Box<UpArgs>) -> Outcome {
     let fabric = fabric(&args)?;
     let (switches, hosts) = (fabric.switches.len(), fabric.hosts.len());
     let report = lab::up(&UpOptions {

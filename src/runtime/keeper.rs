@@ -447,8 +447,10 @@ impl Keeper {
             if regular {
                 next_look = time + LOOK;
             }
-            while let Some((_, worker, lent)) = self.quarantine.pop_front_if(|(until, ..)| *until <= time) {
-                worker.order(|switch| Order::Restore { switch, lent });
+            while self.quarantine.front().is_some_and(|(until, ..)| *until <= time) {
+                if let Some((_, worker, lent)) = self.quarantine.pop_front() {
+                    worker.order(|switch| Order::Restore { switch, lent });
+                }
             }
             let until = self.quarantine.front().map_or(next_look, |(until, ..)| next_look.min(*until));
             self.waiter.wait(time, Some(until)).map_err(|e| RuntimeError::system("epoll_wait", e))?;
