@@ -75,20 +75,27 @@ fn check(ports: &[PortReport], removed: &Totals, total: &Totals) {
     assert_eq!(*total, Totals { balanced: true, ..sums });
 }
 
+/// Checks that at this moment all frames and chunks of the switch at `socket` are accounted for, and returns
+/// its ports, how many frames it holds and how many chunks are in queues.
+pub fn look(socket: &Path) -> (Vec<PortReport>, u64, usize) {
+    let ((ports, removed, total), umem) = (ports(socket), umem(socket));
+    check(&ports, &removed, &total);
+    assert!(umem.balanced, "{umem:?}");
+    let (there, found) = (umem.chunks + umem.large, umem.free + umem.large_free + umem.held + umem.in_queues);
+    assert_eq!(there, found, "{umem:?}");
+    (ports, total.queued, umem.in_queues)
+}
+
 /// Waits until the switch at `socket` holds no frame, checks that all are accounted for, and returns
 /// its ports. The laws hold while it waits, too: they are checked at every look.
 pub fn at_rest(socket: &Path) -> Vec<PortReport> {
     let deadline = Instant::now() + REST;
     loop {
-        let ((ports, removed, total), umem) = (ports(socket), umem(socket));
-        check(&ports, &removed, &total);
-        assert!(umem.balanced, "{umem:?}");
-        let (there, found) = (umem.chunks + umem.large, umem.free + umem.large_free + umem.held + umem.in_queues);
-        assert_eq!(there, found, "{umem:?}");
-        if total.queued == 0 && umem.in_queues == 0 {
+        let (ports, queued, in_queues) = look(socket);
+        if queued == 0 && in_queues == 0 {
             return ports;
         }
-        assert!(Instant::now() < deadline, "it still holds {total:?}, {umem:?}");
+        assert!(Instant::now() < deadline, "it still holds {queued} frames, {in_queues} chunks");
         thread::sleep(Duration::from_millis(100));
     }
 }
