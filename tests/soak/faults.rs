@@ -150,6 +150,10 @@ fn draw(soak: &Soak, kind: Kind, name: &'static str, numbers: &mut Numbers) -> F
     let talking: Vec<_> = (0..net.stations.len()).filter(|i| net.stations[*i].talks).collect();
     let station = match kind {
         Kind::PortFlaps => below(numbers, net.stations.len()),
+        Kind::Killed => {
+            let of_bed: Vec<_> = talking.into_iter().filter(|i| net.stations[*i].site == net.bed_site()).collect();
+            of_bed[below(numbers, of_bed.len())]
+        }
         _ => talking[below(numbers, talking.len())],
     };
     let link = below(numbers, net.links.len());
@@ -261,11 +265,13 @@ impl Soak<'_> {
             }
             Kind::Control => return abuse(fault, site),
             Kind::Killed => {
-                self.check_log(&self.net.switch.read().unwrap().log());
-                let mut switch = self.net.switch.write().unwrap();
+                self.check_log(&self.net.switch().log());
+                let mut switch = self.net.switch_mut();
                 switch.signal(Signal::SIGKILL);
                 switch.wait();
                 self.net.bed.assert_detached();
+                // A host's link regains what native mode has taken from it.
+                self.net.stations.iter().for_each(|station| self.net.cut_up(station));
                 let mode = ["native", "generic"][(fault.roll % 2) as usize];
                 *switch = self.net.bed.start(&site.toml, &["--mode", mode]);
                 return;

@@ -15,6 +15,8 @@ use crate::soak::Soak;
 /// A stream that says nothing for so long, while both its hosts stand, is lost: several times the
 /// retransmission timeout that a fault can drive TCP to.
 const IDLE: Duration = Duration::from_secs(60);
+/// A stream that trickles takes no longer than this, nor does one that finds no way.
+const LONGEST_STREAM: Duration = Duration::from_secs(180);
 /// Between two looks at whether a stream is to be given up.
 const LOOK: Duration = Duration::from_millis(250);
 /// A connection that takes longer is begun again.
@@ -72,15 +74,17 @@ pub fn transfer(soak: &Soak, from: &Station, to: &Station, v6: bool, size: usize
                 return soak.record.find(format_args!("{what}: {why}"));
             }
         }
-        if start.elapsed() > 3 * IDLE {
-            return soak.record.find(format_args!("TCP {} to {}: no connection in {:?}", from.name, to.name, 3 * IDLE));
+        if start.elapsed() > LONGEST_STREAM {
+            let what = format!("TCP {} to {}", from.name, to.name);
+            return soak.record.find(format_args!("{what}: no connection within {LONGEST_STREAM:?}"));
         }
     }
 }
 
 fn attempt(from: &Station, to: &Station, v6: bool, size: usize, seed: u64) -> End {
-    let (client, server) = (from.host(), to.host());
+    // Counted before they are looked at, so that a host that is just being lost is seen to be.
     let before = (from.times_lost(), to.times_lost());
+    let (client, server) = (from.host(), to.host());
     let cut = || (from.times_lost(), to.times_lost()) != before;
     let (any, target): (IpAddr, IpAddr) = match v6 {
         false => (Ipv4Addr::UNSPECIFIED.into(), server.ipv4.into()),
@@ -105,7 +109,10 @@ fn attempt(from: &Station, to: &Station, v6: bool, size: usize, seed: u64) -> En
         let far = served.join().unwrap();
         match (near, far) {
             (Ok(()), Ok(())) => Ok(()),
-            (near, far) => Err((false, format!("at the client {near:?}, at the server {far:?}"))),
+            (near, far) => {
+                let text = |end: io::Result<()>| end.map_or_else(|e| e.to_string(), |()| "all well".into());
+                Err((false, format!("at the client: {}; at the server: {}", text(near), text(far))))
+            }
         }
     });
     match ended {
@@ -163,8 +170,11 @@ fn each_chunk(
     cut: &impl Fn() -> bool,
     mut work: impl FnMut(&[u8], usize) -> io::Result<usize>,
 ) -> io::Result<()> {
-    let (mut numbers, mut chunk, mut done) = (Numbers(seed), [0; 4096], 0);
+    let (mut numbers, mut chunk, mut done, start) = (Numbers(seed), [0; 4096], 0, Instant::now());
     while done < size {
+        if start.elapsed() > LONGEST_STREAM {
+            return Err(io::Error::other(format!("only {done} of {size} bytes within {LONGEST_STREAM:?}")));
+        }
         let n = chunk.len().min(size - done);
         numbers.fill(&mut chunk);
         let (mut at, mut last) = (0, Instant::now());
@@ -195,6 +205,7 @@ pub fn udp(soak: &Soak, circle: &[usize], seed: u64) {
     while soak.goes_on() {
         let (from, to) = pair(&mut numbers, circle);
         let (from, to) = (&soak.net.stations[from], &soak.net.stations[to]);
+        let lost = (from.times_lost(), to.times_lost());
         let (client, server) = (from.host(), to.host());
         let bind = |host: &Host| -> io::Result<UdpSocket> {
             let socket =
@@ -207,7 +218,6 @@ pub fn udp(soak: &Soak, circle: &[usize], seed: u64) {
         let ip = if v6 { server.ipv6 } else { server.ipv4.to_ipv6_mapped() };
         let target = SocketAddr::new(ip.into(), sink.local_addr().unwrap().port());
         let (own, mut seen, mut highest) = (numbers.next(), Vec::new(), 0);
-        let lost = (from.times_lost(), to.times_lost());
         // Another pair from time to time.
         for number in 0..1000u64 {
             if !soak.goes_on() || (from.times_lost(), to.times_lost()) != lost {
@@ -258,6 +268,7 @@ pub fn raw(soak: &Soak, seed: u64) {
     let mut sockets: Vec<Option<(u64, PacketSocket)>> = stations.iter().map(|_| None).collect();
     while soak.goes_on() {
         let i = numbers.below(stations.len() as u64) as usize;
+        let lost = stations[i].times_lost();
         let (station, host) = (&stations[i], stations[i].host());
         let gateway = if station.talks { macs[station.site] } else { FABRIC_MAC.0 };
         let neighbour = stations[numbers.below(stations.len() as u64) as usize].mac;
@@ -265,7 +276,6 @@ pub fn raw(soak: &Soak, seed: u64) {
         let len = SHORTEST + numbers.below((LONGEST - SHORTEST) as u64 + 1) as usize;
         let frame = bad_frame(&mut numbers, len, to, station.mac, &host);
         let _gate = soak.gate.read().unwrap();
-        let lost = station.times_lost();
         let socket = sockets[i].take().filter(|(of, _)| *of == lost);
         let socket = socket.or_else(|| Some((lost, PacketSocket::try_open(&host).ok()?)));
         if let Some((_, socket)) = socket

@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use weft::config::SwitchConfig;
 use weft::lab::net::{Namespace, Netlink, VethEnd};
@@ -63,7 +63,7 @@ pub struct Station {
     /// Segments may not be merged on their way: what generic mode can't carry.
     plain: bool,
     host: RwLock<Arc<Host>>,
-    /// How many namespaces it has lost.
+    /// Counts up whenever it loses a namespace, and again when it has another.
     lost: AtomicU64,
 }
 
@@ -90,7 +90,7 @@ pub struct Net {
     pub lab: Lab,
     pub bed: Bed,
     /// The one of `bed`; its last site.
-    pub switch: RwLock<Switch>,
+    switch: RwLock<Switch>,
     pub sites: Vec<Site>,
     pub stations: Vec<Station>,
     pub links: Vec<FabricLink>,
@@ -134,6 +134,16 @@ impl Net {
         net
     }
 
+    /// The switch of the bed, which is not killed meanwhile. A finding at it does not end the run.
+    pub fn switch(&self) -> RwLockReadGuard<'_, Switch> {
+        self.switch.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, to be killed.
+    pub fn switch_mut(&self) -> RwLockWriteGuard<'_, Switch> {
+        self.switch.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub fn bed_site(&self) -> usize {
         self.sites.len() - 1
     }
@@ -163,16 +173,23 @@ impl Net {
                 ),
             );
         }
-        if station.plain {
-            let run = |netns: &Namespace, arguments: &[&str]| {
-                let mut command = Command::new("ethtool");
-                command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-                // What a device does not have can't be switched off, nor need it be.
-                let _ = netns.spawn(&mut command).unwrap().wait();
-            };
-            run(&host.netns, &["-K", "eth0", "tso", "off", "gso", "off"]);
-            run(&self.sites[station.site].netns, &["-K", &station.port, "gro", "off"]);
+        self.cut_up(station);
+    }
+
+    /// Has segments of a host sent and received in pieces, where the switch may be in generic mode, which
+    /// can't carry them whole. Lasts only where no switch is attached in native mode.
+    pub fn cut_up(&self, station: &Station) {
+        if !station.plain {
+            return;
         }
+        let run = |netns: &Namespace, arguments: &[&str]| {
+            let mut command = Command::new("ethtool");
+            command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            // Native mode has switched it off already, and says that it can't be changed.
+            let _ = netns.spawn(&mut command).unwrap().wait();
+        };
+        run(&station.host().netns, &["-K", "eth0", "tso", "off", "gso", "off"]);
+        run(&self.sites[station.site].netns, &["-K", &station.port, "gro", "off"]);
     }
 
     /// Makes a station's link anew, which must not be there.
@@ -204,6 +221,8 @@ impl Net {
             .unwrap();
         *station.host.write().unwrap() =
             Arc::new(Host { name: old.name.clone(), netns, ipv4: old.ipv4, ipv6: old.ipv6 });
+        // Whoever took the old one in the meantime has lost it, too.
+        station.lost.fetch_add(1, Ordering::Relaxed);
         // The namespace of old may live on by its sockets, and the interface with it.
         drop(old);
         if has_link(&self.sites[station.site].netns, &station.port) {
@@ -223,7 +242,7 @@ impl Net {
             let host = Arc::into_inner(station.host.into_inner().unwrap()).expect("nobody else has it");
             if station.site == of_bed { bed.hosts.push(host) } else { lab.hosts.push(host) }
         }
-        (lab, bed, switch.into_inner().unwrap())
+        (lab, bed, switch.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
