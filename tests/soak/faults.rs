@@ -235,7 +235,7 @@ impl Soak<'_> {
             Kind::PortFlaps => ip(&site.netns, &format!("link set {port} down")),
             Kind::SpineFlaps => ip(&site.netns, &format!("link set {far} down")),
             // From either end.
-            Kind::WireLost if fault.roll % 2 == 0 => ip(&station.host().netns, "link del eth0"),
+            Kind::WireLost if fault.roll.is_multiple_of(2) => ip(&station.host().netns, "link del eth0"),
             Kind::WireLost => ip(&site.netns, &format!("link del {port}")),
             Kind::NamespaceLost => self.net.lose_namespace(station),
             Kind::SpineDeaf => drop(site.change(&["port", "fault", far, "loss=1"])),
@@ -298,6 +298,8 @@ impl Soak<'_> {
                 // In the mode that the switch runs in: its others have it.
                 let mode = books::ports(&site.socket).0.first().map_or("native".into(), |port| port.mode.to_string());
                 site.change(&["port", "add", port, "--kind", "host", "--mode", &mode]);
+                // What the file says of it beyond that, as its MTU.
+                site.change(&["reload"]);
             }
             Kind::SpineRemoved | Kind::Reload => {
                 std::fs::write(&site.file, &site.toml).unwrap();

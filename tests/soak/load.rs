@@ -46,7 +46,7 @@ pub fn tcp(soak: &Soak, circle: &[usize], seed: u64) {
     }
 }
 
-fn pair<'a>(numbers: &mut Numbers, circle: &'a [usize]) -> (usize, usize) {
+fn pair(numbers: &mut Numbers, circle: &[usize]) -> (usize, usize) {
     let at = numbers.below(circle.len() as u64) as usize;
     let by = 1 + numbers.below(circle.len() as u64 - 1) as usize;
     (circle[at], circle[(at + by) % circle.len()])
