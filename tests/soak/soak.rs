@@ -177,7 +177,7 @@ fn a_network_under_random_faults_keeps_its_books_and_is_whole_when_they_end() {
     let _turn = minutes.is_none().then(|| turn("soak"));
     let (warm_up, time) = match minutes {
         Some(minutes) => (Duration::from_secs(10), Duration::from_secs(60 * minutes)),
-        None => (Duration::from_secs(2), Duration::from_secs(10)),
+        None => (Duration::from_secs(1), Duration::from_secs(6)),
     };
     let before: BTreeSet<_> = Namespace::list("").unwrap().into_iter().collect();
     let record = Record::new();
