@@ -4,67 +4,8 @@ use std::time::Duration;
 use crate::bed::Kind::{Host, Up};
 use crate::bed::{self, Bed, Lab, ping_all_pairs, turn};
 use crate::books;
-use crate::packet::{Numbers, PacketSocket, ethernet, udp_v4};
+use crate::packet::{LONGEST, Numbers, PacketSocket, SHORTEST, bad_frame, destinations, ethernet};
 use crate::traffic::tcp;
-
-/// What a veth of MTU 1500 lets pass, without and with one VLAN tag.
-const SHORTEST: usize = 14;
-const LONGEST: usize = 1514;
-
-/// Addresses that bad frames go to: the gateway's, a host's, all, a group, nobody's.
-fn destinations(gateway: [u8; 6], host: [u8; 6]) -> [[u8; 6]; 5] {
-    [gateway, host, [0xff; 6], [0x33, 0x33, 0, 0, 0, 1], [2, 9, 9, 9, 9, 9]]
-}
-
-/// One bad frame of `len` bytes: random, or right up to somewhere.
-fn bad_frame(numbers: &mut Numbers, len: usize, to: [u8; 6], mac: [u8; 6], from: &bed::Host) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    numbers.fill(&mut bytes);
-    let ethertypes = [0x0800, 0x86dd, 0x0806, 0x8100, 0x88a8, 0x88b5, 0x0005, 0x8847];
-    let ethertype = ethertypes[numbers.below(8) as usize];
-    let kind = numbers.below(8);
-    let header = match kind {
-        // Not even an address is right, but for the group bit of the source, which would be a plain drop.
-        0 => Vec::new(),
-        1 => ethernet(to, mac, &[], ethertype),
-        // A stack of tags that may end the frame.
-        2 => ethernet(to, mac, &vec![(0x8100, 7); 1 + numbers.below(400) as usize], ethertype),
-        // A source no station has.
-        3 => ethernet(to, [1, 0, 0x5e, 0, 0, 1], &[], ethertype),
-        // A sound header whose lengths say more, or less, than there is.
-        4 => {
-            let mut frame = ethernet(to, mac, &[], 0x0800);
-            let mut packet = udp_v4(from.ipv4, from.ipv4, 64, &[0; 40]);
-            packet[numbers.below(10) as usize] ^= 1 << numbers.below(8);
-            frame.extend(packet);
-            frame
-        }
-        // IPv6 with a chain of extension headers that leads anywhere.
-        5 => {
-            let mut frame = ethernet(to, mac, &[], 0x86dd);
-            frame.extend([0x60, 0, 0, 0]);
-            frame.extend((len as u16).wrapping_sub(54).to_be_bytes());
-            frame.extend([[0, 43, 44, 60, 135, 58][numbers.below(6) as usize], 64]);
-            frame.extend(from.ipv6.octets());
-            frame.extend(from.ipv6.octets());
-            frame
-        }
-        // ARP, cut or with lengths of its own.
-        6 => {
-            let mut frame = ethernet(to, mac, &[], 0x0806);
-            frame.extend([0, 1, 8, 0, numbers.next() as u8, numbers.next() as u8, 0, 1]);
-            frame
-        }
-        // Tagged, and the packet inside is noise.
-        _ => ethernet(to, mac, &[(0x88a8, 1), (0x8100, 2)], ethertype),
-    };
-    let n = header.len().min(len);
-    bytes[..n].copy_from_slice(&header[..n]);
-    if kind == 0 {
-        bytes[6] &= 0xfe;
-    }
-    bytes
-}
 
 /// Frames of every length from one host, `rounds` of each; how many were sent.
 fn blast(host: &bed::Host, gateway: [u8; 6], neighbour: [u8; 6], seed: u64, rounds: usize) -> u64 {
