@@ -316,8 +316,8 @@ impl<P: Program> Switch<P> {
     }
 
     /// Changes rate and queue limits of a port; what waits stays.
-    pub fn set_limits(&mut self, port: PortId, limits: &PortLimits) {
-        self.tm.set_limits(port, limits);
+    pub fn set_limits(&mut self, now: Instant, port: PortId, limits: &PortLimits) {
+        self.tm.set_limits(now, port, limits);
     }
 
     /// Takes a port out of or back into service. What waits at a port that goes down is dropped.

@@ -63,14 +63,14 @@ impl Port {
             ecn_mark_bytes: 0,
             ecn_marked: 0,
         };
-        port.set_limits(limits);
+        port.set_limits(Instant::ZERO, limits);
         port
     }
 
-    fn set_limits(&mut self, limits: &PortLimits) {
+    fn set_limits(&mut self, now: Instant, limits: &PortLimits) {
         self.queues[Queue::Control as usize].set_limits(limits.control);
         self.queues[Queue::Data as usize].set_limits(limits.data);
-        self.pacer.set_rate(limits.rate);
+        self.pacer.set_rate(now, limits.rate);
         self.ecn_mark_bytes = if limits.ecn_mark_bytes == 0 { u64::MAX } else { limits.ecn_mark_bytes };
     }
 
@@ -105,8 +105,8 @@ impl TrafficManager {
     ///
     /// # Panics
     /// If `port` is not one of this switch.
-    pub fn set_limits(&mut self, port: PortId, limits: &PortLimits) {
-        self.ports[port.index()].set_limits(limits);
+    pub fn set_limits(&mut self, now: Instant, port: PortId, limits: &PortLimits) {
+        self.ports[port.index()].set_limits(now, limits);
     }
 
     /// Ports that have frames waiting.
