@@ -70,6 +70,9 @@ unsafe impl Region for Heap {
     }
 }
 
+/// Number of the first large buffer; chunks are numbered below.
+const LARGE: u32 = 1 << 31;
+
 /// A frame: the exclusive right to one chunk, and the length of what is in it.
 ///
 /// States: free (in the pool) -> received or allocated -> pipeline -> queued -> handed to a port
@@ -97,6 +100,12 @@ impl Frame {
     #[inline]
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    /// Whether it is in a large buffer instead of a chunk.
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.index >= LARGE
     }
 
     /// Bytes the chunk can hold.
@@ -198,7 +207,7 @@ impl fmt::Debug for Frame {
 /// The frames of one worker: a region cut into chunks, large buffers for frames that do not fit one,
 /// and the lists of those that are free.
 ///
-/// Chunks are numbered from 0, large buffers on from there. A large buffer is plain memory that no
+/// Chunks are numbered from 0, large buffers from 2^31. A large buffer is plain memory that no
 /// kernel knows: a port that takes or sends a frame in several chunks copies it from or to them, so
 /// that the pipeline sees every frame in one piece.
 ///
@@ -238,10 +247,10 @@ impl Pool {
     /// A pool over `region`, and `large` buffers of `large_size` bytes beside it.
     ///
     /// # Panics
-    /// With more than `u32::MAX` chunks and buffers together, or a capacity over 65,535 bytes.
+    /// With more than 2^31 chunks or buffers, or a capacity over 65,535 bytes.
     pub fn with_large(region: Box<dyn Region>, large: usize, large_size: usize) -> Self {
-        let all = u32::try_from(region.chunks() + large).expect("at most 2^32 chunks");
-        let chunks = all - large as u32;
+        let below = |n: usize| u32::try_from(n).ok().filter(|n| *n <= LARGE).expect("at most 2^31 chunks");
+        let (chunks, buffers) = (below(region.chunks()), below(large));
         let heap = Heap::new(large, large_size);
         Pool {
             base: region.base(),
@@ -251,10 +260,10 @@ impl Pool {
             free: (0..chunks).rev().collect(),
             large_base: heap.base,
             large_size: u16::try_from(large_size).expect("buffers below 64 KiB"),
-            large: large as u32,
-            large_free: (chunks..all).rev().collect(),
+            large: buffers,
+            large_free: (0..buffers).map(|i| LARGE + i).rev().collect(),
             #[cfg(debug_assertions)]
-            out: vec![false; all as usize],
+            out: vec![false; region.chunks() + large],
             region: Some(region),
             large_region: Some(heap),
         }
@@ -303,10 +312,13 @@ impl Pool {
         self.large_free.len()
     }
 
-    /// Whether `frame` is in a large buffer.
+    /// How many are free of what `frame` is in, chunks or large buffers, and how many there are.
     #[inline]
-    pub fn is_large(&self, frame: &Frame) -> bool {
-        frame.index >= self.chunks
+    pub fn share(&self, frame: &Frame) -> (usize, usize) {
+        match frame.is_large() {
+            false => (self.free_count(), self.chunks()),
+            true => (self.large_free_count(), self.large()),
+        }
     }
 
     #[inline]
@@ -321,9 +333,9 @@ impl Pool {
         let index = self.large_free.pop()?;
         #[cfg(debug_assertions)]
         {
-            self.out[index as usize] = true;
+            self.out[(self.chunks + index - LARGE) as usize] = true;
         }
-        let at = (index - self.chunks) as usize * self.large_size as usize;
+        let at = (index - LARGE) as usize * self.large_size as usize;
         // SAFETY: the number comes from the list of large buffers, so the offset stays inside them.
         let data = unsafe { self.large_base.add(at) };
         Some(Frame { data, index, len: 0, capacity: self.large_size })
@@ -336,14 +348,20 @@ impl Pool {
         Some(self.frame(index, 0))
     }
 
+    /// An empty frame with room for `len` bytes, in a large buffer if a chunk is too small; `None` when all
+    /// are out or none has the room.
+    pub fn alloc_for(&mut self, len: usize) -> Option<Frame> {
+        match len {
+            len if len <= self.capacity() => self.alloc(),
+            len if len <= self.large_size as usize => self.alloc_large(),
+            _ => None,
+        }
+    }
+
     /// A frame holding `bytes`, in a large buffer if a chunk is too small; `None` when all are out or
     /// `bytes` do not fit.
     pub fn alloc_with(&mut self, bytes: &[u8]) -> Option<Frame> {
-        let mut frame = match bytes.len() {
-            len if len <= self.capacity() => self.alloc()?,
-            len if len <= self.large_size as usize => self.alloc_large()?,
-            _ => return None,
-        };
+        let mut frame = self.alloc_for(bytes.len())?;
         let fits = frame.fill(bytes);
         debug_assert!(fits);
         Some(frame)
@@ -355,7 +373,7 @@ impl Pool {
     /// If the frame is of another pool.
     #[inline]
     pub fn free(&mut self, frame: Frame) {
-        if self.is_large(&frame) {
+        if frame.is_large() {
             return self.free_large(frame);
         }
         let offset = (frame.data.as_ptr() as usize).wrapping_sub(self.base.as_ptr() as usize);
@@ -366,13 +384,15 @@ impl Pool {
 
     #[cold]
     fn free_large(&mut self, frame: Frame) {
-        let at = (frame.index - self.chunks) as usize * self.large_size as usize;
+        let number = frame.index - LARGE;
+        let at = number as usize * self.large_size as usize;
         let offset = (frame.data.as_ptr() as usize).wrapping_sub(self.large_base.as_ptr() as usize);
-        assert!(frame.index < self.chunks + self.large && offset == at, "frame {} is of another pool", frame.index);
+        assert!(number < self.large && offset == at, "frame {} is of another pool", frame.index);
         let index = frame.into_index();
         #[cfg(debug_assertions)]
         {
-            assert!(std::mem::replace(&mut self.out[index as usize], false), "buffer {index} freed twice");
+            let slot = (self.chunks + number) as usize;
+            assert!(std::mem::replace(&mut self.out[slot], false), "buffer {index} freed twice");
         }
         self.large_free.push(index);
     }

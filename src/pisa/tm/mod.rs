@@ -130,7 +130,7 @@ impl TrafficManager {
         frame: Frame,
         meta: Meta,
     ) -> Result<(), (Frame, DropReason)> {
-        match self.admit(port, queue, frame.len(), usize::MAX) {
+        match self.admit(port, queue, &frame, usize::MAX) {
             Ok(()) => {
                 self.join(now, port, queue, Packet { frame, meta });
                 Ok(())
@@ -139,15 +139,15 @@ impl TrafficManager {
         }
     }
 
-    /// Whether a frame of `len` bytes may join a queue now that `free` chunks of the pool are free; a
-    /// refusal is counted.
+    /// Whether `frame` may join a queue now that `free` chunks of the pool are free, or large buffers if it
+    /// is in one; a refusal is counted.
     ///
-    /// Beside its own limits a queue may hold no more packets than there are free chunks: the dynamic
-    /// threshold of Choudhury and Hahne (IEEE/ACM ToN 1998, alpha = 1). So however many queues are
-    /// flooded, some chunks stay for those that are not, and for receiving.
+    /// Beside its own limits a queue may hold no more packets than there are free chunks, nor more large ones
+    /// than there are free buffers: the dynamic threshold of Choudhury and Hahne (IEEE/ACM ToN 1998, alpha =
+    /// 1). So however many queues are flooded, some of both stay for those that are not, and for receiving.
     #[inline]
-    pub(super) fn admit(&mut self, port: PortId, queue: Queue, len: usize, free: usize) -> Result<(), DropReason> {
-        self.ports[port.index()].queues[queue as usize].admits(len, free)
+    pub(super) fn admit(&mut self, port: PortId, queue: Queue, frame: &Frame, free: usize) -> Result<(), DropReason> {
+        self.ports[port.index()].queues[queue as usize].admits(frame, free)
     }
 
     /// The wire takes nothing from `port` at `now`: it may not make up for that later.

@@ -382,7 +382,7 @@ impl Port for XdpPort {
     fn tx_burst(&mut self, pool: &mut Pool, burst: &mut Burst) {
         let mut n = 0;
         for frame in burst.drain() {
-            if pool.is_large(&frame) {
+            if frame.is_large() {
                 self.produce(n);
                 n = 0;
                 self.send_large(pool, frame);
