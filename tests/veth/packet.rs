@@ -52,14 +52,28 @@ impl PacketSocket {
 
     /// Sends one frame.
     pub fn send(&self, frame: &[u8]) {
+        assert!(self.try_send(frame), "{} bytes are over the interface's MTU", frame.len());
+    }
+
+    /// Sends one frame; `false` if it is over the MTU of the host's interface.
+    pub fn try_send(&self, frame: &[u8]) -> bool {
         loop {
             match send(self.fd.as_raw_fd(), frame, MsgFlags::empty()) {
-                Ok(n) => return assert_eq!(n, frame.len()),
+                Ok(n) => {
+                    assert_eq!(n, frame.len());
+                    return true;
+                }
                 // The veth's ring is full, which a real wire answers by backpressure.
                 Err(Errno::ENOBUFS) => std::thread::yield_now(),
+                Err(Errno::EMSGSIZE) => return false,
                 Err(e) => panic!("sending {} bytes: {e}", frame.len()),
             }
         }
+    }
+
+    /// Gives it room for thousands of frames that nobody has read yet.
+    pub fn keep_all(&self) {
+        setsockopt(&self.fd, nix::sys::socket::sockopt::RcvBufForce, &(256 << 20)).unwrap();
     }
 
     /// The first frame that `wanted` accepts within `limit`, with the tag put back that the kernel
@@ -78,7 +92,7 @@ impl PacketSocket {
     }
 
     fn next(&self) -> nix::Result<Vec<u8>> {
-        let mut buffer = [0; 4096];
+        let mut buffer = [0; 16_384];
         let mut control = vec![0; 256];
         let mut vectors = [io::IoSliceMut::new(&mut buffer)];
         let message =
