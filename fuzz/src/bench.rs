@@ -297,8 +297,7 @@ impl Bench {
         let config = &self.config;
         let told: BTreeMap<_, _> = (config.routes.iter())
             .map(|r| {
-                let mut names: Vec<_> =
-                    r.ports.iter().map(|p| config.ports[p.index()].interface.clone()).collect();
+                let mut names: Vec<_> = r.ports.iter().map(|p| config.ports[p.index()].interface.clone()).collect();
                 names.sort();
                 (r.prefix, names)
             })

@@ -365,7 +365,8 @@ impl Keeper {
             if regular {
                 next_look = time + LOOK;
             }
-            while let Some((_, switch, lent)) = self.quarantine.pop_front_if(|(until, ..)| *until <= time) {
+            while self.quarantine.front().is_some_and(|(until, ..)| *until <= time) {
+                let Some((_, switch, lent)) = self.quarantine.pop_front() else { break };
                 self.switches[switch].worker.order(|switch| Order::Restore { switch, lent });
             }
             let until = self.quarantine.front().map_or(next_look, |(until, ..)| next_look.min(*until));

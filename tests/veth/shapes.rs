@@ -155,7 +155,11 @@ fn at_every_mtu_edge_and_with_any_tags_a_frame_arrives_as_it_was_or_is_counted_a
                     let frame = tagged(b.mac(), a.mac(), tags, len, len as u64);
                     from.send(&frame);
                     let got = to.receive(WAIT, |f| f == frame);
-                    assert!(got.is_some(), "{mode} MTU {mtu}: {len} bytes with {tags} tags\n{:?}", books::ports(&switch.socket));
+                    assert!(
+                        got.is_some(),
+                        "{mode} MTU {mtu}: {len} bytes with {tags} tags\n{:?}",
+                        books::ports(&switch.socket)
+                    );
                 }
                 let over = tagged(b.mac(), a.mac(), tags, longest + 1, 1);
                 // Where the sender's link is no wider it can't be sent at all.
@@ -259,7 +263,12 @@ fn bursts(bed: &Bed, switch: &Switch, lengths: &[u32], len: usize) {
         missing += u64::from(length - came);
         if came < *length {
             let counted = lost() - before;
-            assert_eq!(counted, missing, "{came} of {length} frames of {len} bytes came: {:?}", books::ports(&switch.socket));
+            assert_eq!(
+                counted,
+                missing,
+                "{came} of {length} frames of {len} bytes came: {:?}",
+                books::ports(&switch.socket)
+            );
         }
     }
     assert_eq!(lost() - before, missing);
@@ -335,7 +344,8 @@ fn jumbo_frames_that_pile_up_at_slow_ports_leave_buffers_for_others_and_all_come
     let bed = bed("buffers", &[9000; 5]);
     let mut toml = deep(&bed);
     for slow in ["p1", "p2", "p3"] {
-        toml = toml.replace(&format!("interface = \"{slow}\"\n"), &format!("interface = \"{slow}\"\nrate = \"20Mbit\"\n"));
+        toml =
+            toml.replace(&format!("interface = \"{slow}\"\n"), &format!("interface = \"{slow}\"\nrate = \"20Mbit\"\n"));
     }
     let switch = bed.start(&toml, &[]);
     ping_all_pairs(&bed.hosts);

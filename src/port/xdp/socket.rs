@@ -91,7 +91,7 @@ impl XdpPort {
     /// [`XdpPort::start`].
     ///
     /// # Errors
-    /// The interface is not fit ([`Device::check`]), is somebody else's, or the kernel refuses.
+    /// The interface is not fit (its MTU or number of queues), is somebody else's, or the kernel refuses.
     pub fn open(memory: &Memory, device: Device, options: &XdpOptions) -> Result<XdpPort, XdpError> {
         let frags = memory.frags;
         device.check(memory.capacity(), frags)?;
