@@ -471,7 +471,7 @@ proptest! {
                 }
                 Step::Remove(port) => {
                     let new = bench.config.without_port(bench.interface(bench.nth(port))).unwrap();
-                    let done = new.ports.len() > 0;
+                    let done = !new.ports.is_empty();
                     prop_assert_eq!(bench.become_config(new, 1500), done);
                 }
                 Step::Enable(port, enabled) => {

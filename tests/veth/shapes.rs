@@ -164,8 +164,8 @@ fn at_every_mtu_edge_and_with_any_tags_a_frame_arrives_as_it_was_or_is_counted_a
                 let over = tagged(b.mac(), a.mac(), tags, longest + 1, 1);
                 // Where the sender's link is no wider it can't be sent at all.
                 let sent = from.try_send(&over);
-                assert_eq!(sent, wide > mtu || tags == 0, "{mode} MTU {mtu}: {} bytes", over.len());
-                refused += u64::from(sent && wide > mtu);
+                assert_eq!(sent, wide > mtu, "{mode} MTU {mtu}: {} bytes", over.len());
+                refused += u64::from(sent);
             }
             let ports = books::at_rest(&switch.socket);
             assert_eq!(drops(&ports[0], "too_big"), refused, "{mode} MTU {mtu}: {ports:?}");
@@ -345,7 +345,7 @@ fn jumbo_frames_that_pile_up_at_slow_ports_leave_buffers_for_others_and_all_come
     let mut toml = deep(&bed);
     for slow in ["p1", "p2", "p3"] {
         toml =
-            toml.replace(&format!("interface = \"{slow}\"\n"), &format!("interface = \"{slow}\"\nrate = \"20Mbit\"\n"));
+            toml.replace(&format!("interface = \"{slow}\"\n"), &format!("interface = \"{slow}\"\nrate = \"4Mbit\"\n"));
     }
     let switch = bed.start(&toml, &[]);
     ping_all_pairs(&bed.hosts);
