@@ -120,9 +120,10 @@ fn jumbo_frames_carry_ping_udp_and_tcp_whole_in_chunks_of_either_size_and_in_eit
     }
 }
 
-/// A frame of `len` bytes with `tags` tags, the outer one of a provider if there are several.
+/// A frame of `len` bytes with `tags` tags. A packet socket lets a frame be longer by a tag only if the outer
+/// one is a plain VLAN's, so a provider's comes second.
 fn tagged(to: [u8; 6], from: [u8; 6], tags: usize, len: usize, fill: u64) -> Vec<u8> {
-    let stack: Vec<_> = (0..tags as u16).map(|i| (if i == 0 && tags > 1 { QINQ } else { VLAN }, 0x2064 + i)).collect();
+    let stack: Vec<_> = (0..tags as u16).map(|i| (if i == 1 { QINQ } else { VLAN }, 0x2064 + i)).collect();
     let mut frame = ethernet(to, from, &stack, EXPERIMENTAL);
     let at = frame.len();
     frame.resize(len, 0);
