@@ -38,7 +38,7 @@ pub trait Dataplane: Send {
     /// Adds a port, the next after the last or one that was removed, on an interface with `mtu`.
     fn add_port(&mut self, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16);
     /// Changes a port that is there.
-    fn set_port(&mut self, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16);
+    fn set_port(&mut self, now: Instant, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16);
     /// [`Switch::remove_port`].
     fn remove_port(&mut self, now: Instant, id: PortId, pool: &mut Pool);
     /// [`FabricIngress::set_forwarding`].
@@ -118,9 +118,9 @@ where
         Switch::add_port(self, id, &limits(port, queues));
         self.regroup();
     }
-    fn set_port(&mut self, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16) {
+    fn set_port(&mut self, now: Instant, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16) {
         self.ingress_mut().set_port(id, fabric_port(port, mtu));
-        self.set_limits(id, &limits(port, queues));
+        self.set_limits(now, id, &limits(port, queues));
     }
     fn remove_port(&mut self, now: Instant, id: PortId, pool: &mut Pool) {
         Dataplane::set_port_up(self, id, false, pool);

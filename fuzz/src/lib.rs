@@ -3,6 +3,7 @@
 //! libFuzzer calls these through `fuzz_targets/`, and `tests/fuzz_replay.rs` takes this very source by path
 //! and runs the corpus through it, so what was once found stays found without a fuzzer.
 
+mod bench;
 mod bytes;
 pub mod capture;
 pub mod config;

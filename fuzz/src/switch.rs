@@ -1,15 +1,17 @@
-//! A whole switch under a driver that may do anything a driver may: after each step the books balance, every
-//! chunk is accounted for, and nothing has left that its link would not carry.
+//! A whole switch under a driver that may do anything a driver may, changes of its configuration included:
+//! after each step [`Bench::check`] holds.
 
 use std::sync::LazyLock;
 
-use weft::config::SwitchConfig;
-use weft::dataplane::{self, Dataplane};
-use weft::frame::{BURST, Burst, Pool};
-use weft::id::PortId;
-use weft::time::Instant;
-use weft::wire::ethernet;
+use ipnet::IpNet;
+use weft::config::{HelloMode, HelloOptions, PortConfig, RouteConfig, SwitchConfig, XdpMode};
+use weft::fault::Faults;
+use weft::frame::BURST;
+use weft::id::{PortId, PortKind, Role};
+use weft::units::{self, BitRate, Duration};
+use weft::wire::MacAddr;
 
+use super::bench::Bench;
 use super::bytes::Bytes;
 use super::frames::frame;
 
@@ -102,37 +104,17 @@ fn read(text: &str) -> SwitchConfig {
 }
 
 /// Frames that arrive in one run at most, so that no input takes long.
-const MAX_ARRIVALS: usize = 4096;
-const CHUNK: usize = 2048;
-
-struct Bench {
-    switch: Box<dyn Dataplane>,
-    pool: Pool,
-    /// Longest frame that each port's link carries: its MTU behind a header and one tag.
-    longest: Vec<usize>,
-    now: Instant,
-    burst: Burst,
-    arrived: u64,
-    left: u64,
-}
+const MAX_ARRIVALS: u64 = 4096;
+/// Most ports of a run.
+const MAX_PORTS: usize = 12;
 
 pub fn run(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let (config, mtu) = &CONFIGS[bytes.below(2)];
-    let ports = config.ports.len();
-    let longest = config.ports.iter().map(|p| usize::from(p.mtu.unwrap_or(*mtu)) + ethernet::HEADER_LEN + 4).collect();
-    let mut bench = Bench {
-        switch: dataplane::build(config, &vec![*mtu; ports]),
-        pool: Pool::heap(bytes.choose(&[256, 64, 8]), CHUNK),
-        longest,
-        now: Instant(1_000_000_000),
-        burst: Burst::new(),
-        arrived: 0,
-        left: 0,
-    };
-    while !bytes.is_empty() && bench.arrived < MAX_ARRIVALS as u64 {
+    let mut bench = Bench::new(config.clone(), *mtu, bytes.choose(&[256, 64, 8]));
+    while !bytes.is_empty() && bench.arrived < MAX_ARRIVALS {
         let step = bytes.u8();
-        let port = PortId(bytes.u8() % ports as u8);
+        let port = bench.nth(bytes.u8().into());
         match step % 16 {
             0..=5 => bench.receive(port, &frame(&mut bytes), 1),
             6 => bench.receive(port, &frame(&mut bytes), 1 + bytes.below(BURST)),
@@ -144,79 +126,106 @@ pub fn run(data: &[u8]) {
                 bench.switch.tick(bench.now, &mut bench.pool);
             }
             12 => bench.switch.tick(bench.now, &mut bench.pool),
-            13 => bench.switch.set_port_up(port, step & 0x10 != 0, &mut bench.pool),
+            13 => bench.set_up(port, step & 0x10 != 0),
+            14 if step >= 0x10 => change(&mut bench, &mut bytes, step / 16, port),
             14 => {
                 // What `weft show` asks for, and a burst of nothing.
                 let _ = (bench.switch.neighbours(bench.now), bench.switch.stations(bench.now), bench.switch.paths());
-                bench.switch.receive(bench.now, port, &mut bench.pool, &mut bench.burst);
+                bench.receive(port, &[], 0);
             }
             _ if step == 0xff => bench.switch.drain(bench.now, &mut bench.pool),
             _ => bench.settle(),
         }
         bench.check();
     }
-    bench.settle();
-    bench.check();
-    bench.switch.drain(bench.now, &mut bench.pool);
-    bench.check();
-    assert_eq!(bench.pool.out_count(), 0, "chunks are out of a drained switch");
+    bench.finish();
 }
 
-impl Bench {
-    /// A burst of `count` frames that differ in their last byte.
-    fn receive(&mut self, port: PortId, frame: &[u8], count: usize) {
-        for i in 0..count {
-            let Some(mut arriving) = self.pool.alloc_with(frame) else { break };
-            if i > 0
-                && let Some(last) = arriving.last_mut()
-            {
-                *last = last.wrapping_add(i as u8);
+/// Something that a user or the kernel changes while the switch runs.
+fn change(bench: &mut Bench, bytes: &mut Bytes<'_>, kind: u8, port: PortId) {
+    let interface = bench.interface(port).to_string();
+    let mtu = bytes.choose(&[1500, 1280, 9000, 600, 9216]);
+    let config = &bench.config;
+    let new = match kind {
+        1 | 2 if config.ports.len() < MAX_PORTS => {
+            let port = new_port(config.role, bytes);
+            let routes: Vec<_> = (0..bytes.below(3)).map(|_| prefix(bytes)).collect();
+            config.with_port(port, &routes)
+        }
+        1..=4 => config.without_port(&interface).expect("a port that is there"),
+        5 => {
+            let mut new = config.clone();
+            let port = &mut new.ports[config.port(&interface).expect("a port that is there").index()];
+            *port = PortConfig { interface, kind: port.kind, mode: port.mode, ..new_port(config.role, bytes) };
+            new
+        }
+        6 => {
+            let mut new = config.clone();
+            let ports = (0..new.ports.len()).filter(|_| bytes.u8() & 1 == 1).map(|i| PortId(i as u8)).collect();
+            let prefix = prefix(bytes);
+            new.routes.retain(|r| r.prefix != prefix);
+            if bytes.u8() & 1 == 1 {
+                new.routes.insert(0, RouteConfig { prefix, ports });
             }
-            self.burst.push(arriving);
-            self.arrived += 1;
+            new
         }
-        self.switch.receive(self.now, port, &mut self.pool, &mut self.burst);
-        assert!(self.burst.is_empty());
-    }
-
-    fn transmit(&mut self, port: PortId, room: usize) {
-        self.switch.transmit(self.now, port, &mut self.pool, room, &mut self.burst);
-        assert!(self.burst.len() <= room, "{} frames for room of {room}", self.burst.len());
-        self.left += self.burst.len() as u64;
-        for frame in self.burst.drain() {
-            let longest = self.longest[port.index()];
-            assert!(frame.len() >= ethernet::HEADER_LEN && frame.len() <= longest, "{} over {longest}", frame.len());
-            self.pool.free(frame);
-        }
-    }
-
-    fn transmit_all(&mut self) {
-        for port in self.switch.backlog().iter() {
-            self.transmit(port, BURST);
-        }
-    }
-
-    /// Wakes at deadlines for two seconds, or a hundred times.
-    fn settle(&mut self) {
-        let end = self.now + 2_000_000_000;
-        for _ in 0..100 {
-            self.switch.tick(self.now, &mut self.pool);
-            self.transmit_all();
-            match self.switch.next_deadline() {
-                Some(due) if due <= end => self.now = self.now.max(due),
-                _ => break,
+        7 => {
+            let mut new = config.clone();
+            if let Some(segment) = &mut new.segment {
+                segment.ipv4 = bytes.choose(&["10.0.1.1/24", "10.0.1.4/29", "10.0.1.2/24", ""]).parse().ok();
+                segment.ipv6 = bytes.choose(&["fd00:0:0:1::1/64", "fd00::1/64", ""]).parse().ok();
             }
+            new.router_ipv4 = bytes.choose(&["10.255.0.1", "10.0.1.3", ""]).parse().ok();
+            new
         }
-    }
+        8 => {
+            let interval = bytes.choose(&[0, 10_000_000, 1_000_000, 300_000_000]);
+            let hello = HelloOptions { interval: Duration(interval), multiplier: 2 + bytes.u8() % 4 };
+            SwitchConfig { hello, ..config.clone() }
+        }
+        9 => {
+            let mut new = config.clone();
+            new.queues.packets = bytes.choose(&[1, 5, 100]);
+            new.queues.bytes = units::Bytes(bytes.choose(&[1_000, 20_000, 1_000_000]));
+            new.queues.ecn_mark = units::Bytes(bytes.choose(&[0, 900]));
+            new
+        }
+        10 => config.with_enabled(&interface, bytes.u8() & 1 == 1).expect("a port that is there"),
+        11 => return bench.set_mtu(port, mtu),
+        12 | 13 => {
+            let mut large = frame(bytes);
+            large.resize(large.len() + 40 * usize::from(bytes.u8()), 0x5a);
+            large.truncate(9216 + 100);
+            return bench.receive(port, &large, 1 + bytes.below(4));
+        }
+        _ => return bench.reattach(port),
+    };
+    bench.become_config(new, mtu);
+}
 
-    fn check(&self) {
-        let ledger = self.switch.ledger();
-        ledger.check().unwrap_or_else(|e| panic!("{e}"));
-        let sum = |of: fn(&weft::counters::PortCounters) -> u64| ledger.ports.iter().map(|(c, _)| of(c)).sum::<u64>();
-        assert_eq!(sum(|c| c.rx), self.arrived);
-        assert_eq!(sum(|c| c.tx), self.left);
-        let queued: u64 = ledger.ports.iter().map(|(_, queued)| queued).sum();
-        let inside = queued + sum(|c| c.held);
-        assert_eq!(self.pool.out_count() as u64, inside, "chunks out, but queued and held");
+fn new_port(role: Role, bytes: &mut Bytes<'_>) -> PortConfig {
+    let kind = match (role, bytes.u8() & 1) {
+        (Role::Tor, 0) => PortKind::Host,
+        (Role::Agg, 0) => PortKind::Down,
+        _ => PortKind::Up,
+    };
+    let fabric = kind != PortKind::Host;
+    let hello = bytes.choose(&[HelloMode::Auto, HelloMode::Off, HelloMode::Required]);
+    PortConfig {
+        interface: bytes.choose(&["n0", "n1", "n2", "n3", "n4", "n5", "h0", "up0"]).into(),
+        kind,
+        rate: BitRate(bytes.choose(&[0, 1_000, 1_000_000, 10_000_000_000])),
+        mtu: bytes.choose(&[None, Some(1280), Some(1400), Some(9000)]),
+        mode: XdpMode::Native,
+        pass_to_kernel: false,
+        enabled: bytes.u8() & 7 != 0,
+        peer_mac: (fabric && bytes.u8() & 1 == 1).then_some(MacAddr([2, 0x77, 0, 0, 9, 9])),
+        hello: if fabric { hello } else { HelloMode::Off },
+        fault: Faults::default(),
     }
+}
+
+fn prefix(bytes: &mut Bytes<'_>) -> IpNet {
+    let prefixes = ["0.0.0.0/0", "::/0", "10.0.2.0/24", "10.0.9.0/24", "fd00:0:0:2::/64", "10.0.0.0/8"];
+    bytes.choose(&prefixes).parse().expect("a prefix")
 }

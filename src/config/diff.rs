@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use ipnet::IpNet;
@@ -137,8 +137,7 @@ pub fn diff(old: &SwitchConfig, layout: &Layout, new: &SwitchConfig) -> Result<P
         plan.summary.push("hellos changed".into());
     }
     let addresses = |c: &SwitchConfig| (c.segment, c.router_ipv4, c.router_ipv6);
-    let routes = |c: &SwitchConfig, l: &Layout| l.routes(c).into_iter().collect::<BTreeMap<_, _>>();
-    let (before, after) = (routes(old, layout), routes(new, &plan.layout));
+    let (before, after) = (routes(old), routes(new));
     if addresses(old) != addresses(new) {
         plan.summary.push("addresses changed".into());
     }
@@ -152,6 +151,12 @@ pub fn diff(old: &SwitchConfig, layout: &Layout, new: &SwitchConfig) -> Result<P
         plan.commands.push(Command::SetForwarding);
     }
     if fixed.is_empty() { Ok(plan) } else { Err(Fixed(fixed)) }
+}
+
+/// Routes with the interfaces of their ports: a number may be another interface's afterwards.
+fn routes(config: &SwitchConfig) -> BTreeMap<IpNet, BTreeSet<&str>> {
+    let interface = |p: &PortId| config.ports.get(p.index()).map(|p| p.interface.as_str());
+    config.routes.iter().map(|r| (r.prefix, r.ports.iter().filter_map(interface).collect())).collect()
 }
 
 fn fixed_keys(old: &SwitchConfig, new: &SwitchConfig) -> Vec<String> {

@@ -84,6 +84,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
     pub fn remove_port(&mut self, id: PortId) {
         self.set_host(id, false);
         self.links.reset(id);
+        // What the port used up of its limits is not held against its successor.
+        self.storm[id.index()] = storm();
+        self.port_errors[id.index()] = port_errors();
     }
 
     /// Changes when hellos are sent.

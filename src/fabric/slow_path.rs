@@ -23,7 +23,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
         }
         let to = destination(frame, meta);
         let answer = |out: &mut Frame| reply::echo_reply(frame, &meta.headers, self.mac, to, out);
-        match self.originate(cx, frame, meta, answer) {
+        match self.originate(cx, frame, meta, frame.len(), answer) {
             Ok(()) => Verdict::Consume,
             Err(DropReason::NoListener) => {
                 if matches!(meta.headers.proto, PROTO_TCP | PROTO_UDP) {
@@ -162,22 +162,24 @@ impl<S: SchemeIngress> FabricIngress<S> {
             reply::icmp_error(error, frame, &meta.headers, source, out).then_some(()).ok_or(DropReason::NoFrame)
         };
         // The packet it is about is dropped and counted whether or not its sender can be told.
-        let _ = self.originate(cx, frame, meta, write);
+        let _ = self.originate(cx, frame, meta, 0, write);
     }
 
-    /// Sends a packet of the switch's own in answer to `frame`, written by `write`. It is addressed
+    /// Sends a packet of the switch's own in answer to `frame`, written by `write` into one with `room` bytes,
+    /// or a chunk's worth if that is more. It is addressed
     /// to the switch's own MAC and goes through ingress, so that it is routed like any other.
     fn originate(
         &self,
         cx: &mut Context<'_>,
         frame: &Frame,
         meta: &Meta,
+        room: usize,
         write: impl FnOnce(&mut Frame) -> Result<(), DropReason>,
     ) -> Result<(), DropReason> {
         if !cx.outbox.has_room() {
             return Err(DropReason::OutboxFull);
         }
-        let mut out = cx.pool.alloc().ok_or(DropReason::NoFrame)?;
+        let mut out = cx.pool.alloc_for(room).ok_or(DropReason::NoFrame)?;
         if let Err(reason) = write(&mut out) {
             cx.pool.free(out);
             return Err(reason);

@@ -71,6 +71,9 @@ unsafe impl Region for Heap {
     }
 }
 
+/// Number of the first large buffer; chunks are numbered below.
+const LARGE: u32 = 1 << 31;
+
 /// A frame: the exclusive right to one chunk, and the length of what is in it.
 ///
 /// States: free (in the pool) -> received or allocated -> pipeline -> queued -> handed to a port
@@ -98,6 +101,12 @@ impl Frame {
     #[inline]
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    /// Whether it is in a large buffer instead of a chunk.
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.index >= LARGE
     }
 
     /// Bytes the chunk can hold.
@@ -199,7 +208,7 @@ impl fmt::Debug for Frame {
 /// The frames of one worker: a region cut into chunks, large buffers for frames that do not fit one,
 /// and the lists of those that are free.
 ///
-/// Chunks are numbered from 0, large buffers on from there. A large buffer is plain memory that no
+/// Chunks are numbered from 0, large buffers from 2^31. A large buffer is plain memory that no
 /// kernel knows: a port that takes or sends a frame in several chunks copies it from or to them, so
 /// that the pipeline sees every frame in one piece.
 ///
@@ -262,7 +271,7 @@ impl Pool {
     /// A pool over `region`, and `large` buffers of `large_size` bytes beside it.
     ///
     /// # Panics
-    /// With more than `u32::MAX` chunks and buffers together, or a capacity over 65,535 bytes.
+    /// With more than 2^31 chunks or buffers, or a capacity over 65,535 bytes.
     pub fn with_large(region: Box<dyn Region>, large: usize, large_size: usize) -> Self {
         Pool::split(region, 1, large, large_size).pop().expect("one part")
     }
@@ -273,14 +282,13 @@ impl Pool {
     /// # Panics
     /// As [`Pool::with_large`], and without parts.
     pub fn split(region: Box<dyn Region>, parts: usize, large: usize, large_size: usize) -> Vec<Self> {
-        let all = u32::try_from(region.chunks() + parts * large).expect("at most 2^32 chunks");
-        let (parts, large) = (parts as u32, large as u32);
-        let total = all - parts * large;
+        let below = |n: usize| u32::try_from(n).ok().filter(|n| *n <= LARGE).expect("at most 2^31 chunks");
+        let (total, _, parts, large) = (below(region.chunks()), below(parts * large), parts as u32, large as u32);
         let chunks = total / parts;
         let region = Arc::new(SharedRegion(region));
         let part = |part: u32| {
             let heap = Heap::new(large as usize, large_size);
-            let (first, large_first) = (part * chunks, total + part * large);
+            let (first, large_first) = (part * chunks, LARGE + part * large);
             Pool {
                 base: region.0.base(),
                 stride: region.0.stride(),
@@ -323,8 +331,8 @@ impl Pool {
     /// The part of the region that a stray is at home in.
     pub fn home(&self, stray: &Stray) -> usize {
         match stray.0 {
-            index if index < self.total => (index / self.chunks) as usize,
-            index => ((index - self.total) / self.large) as usize,
+            index if index < LARGE => (index / self.chunks) as usize,
+            index => ((index - LARGE) / self.large) as usize,
         }
     }
 
@@ -405,10 +413,13 @@ impl Pool {
         self.large_free.len()
     }
 
-    /// Whether `frame` is in a large buffer.
+    /// How many are free of what `frame` is in, chunks or large buffers, and how many there are.
     #[inline]
-    pub fn is_large(&self, frame: &Frame) -> bool {
-        frame.index >= self.total
+    pub fn share(&self, frame: &Frame) -> (usize, usize) {
+        match frame.is_large() {
+            false => (self.free_count(), self.chunks()),
+            true => (self.large_free_count(), self.large()),
+        }
     }
 
     #[inline]
@@ -446,14 +457,20 @@ impl Pool {
         Some(self.frame(index, 0))
     }
 
+    /// An empty frame with room for `len` bytes, in a large buffer if a chunk is too small; `None` when all
+    /// are out or none has the room.
+    pub fn alloc_for(&mut self, len: usize) -> Option<Frame> {
+        match len {
+            len if len <= self.capacity() => self.alloc(),
+            len if len <= self.large_size as usize => self.alloc_large(),
+            _ => None,
+        }
+    }
+
     /// A frame holding `bytes`, in a large buffer if a chunk is too small; `None` when all are out or
     /// `bytes` do not fit.
     pub fn alloc_with(&mut self, bytes: &[u8]) -> Option<Frame> {
-        let mut frame = match bytes.len() {
-            len if len <= self.capacity() => self.alloc()?,
-            len if len <= self.large_size as usize => self.alloc_large()?,
-            _ => return None,
-        };
+        let mut frame = self.alloc_for(bytes.len())?;
         let fits = frame.fill(bytes);
         debug_assert!(fits);
         Some(frame)
@@ -466,7 +483,7 @@ impl Pool {
     #[inline]
     pub fn free(&mut self, frame: Frame) {
         let offset = (frame.data.as_ptr() as usize).wrapping_sub(self.base.as_ptr() as usize);
-        let ours = self.is_large(&frame) || offset == frame.index as usize * self.stride;
+        let ours = frame.is_large() || offset == frame.index as usize * self.stride;
         assert!(ours, "frame {} is of another pool", frame.index);
         // The frame was the chunk's only owner and ends here.
         let index = frame.into_index();

@@ -19,8 +19,10 @@ const MAX_RECIRCULATIONS: u8 = 4;
 const AHEAD: usize = 4;
 /// Times that one [`Switch::tick`] asks the program what is due.
 const MAX_TICKS: usize = 64;
-/// One part in so many of the pool that packets without a neighbour may not take.
+/// One part in so many of the pool's chunks that packets without a neighbour may not take.
 const HOLD_RESERVE: usize = 16;
+/// The same of its large buffers, of which there are fewer than may be held.
+const LARGE_HOLD_RESERVE: usize = 2;
 /// Packets put aside for other pipes: some bursts, for they are taken after each pass.
 const MAX_HANDING: usize = 1024;
 /// Frames that wait for the control plane to take them.
@@ -155,7 +157,7 @@ impl<P: Program> Switch<P> {
                 self.counters[port.index()].consumed += 1;
                 pool.free(frame);
             }
-            Verdict::Hold if pool.free_count() < pool.chunks() / HOLD_RESERVE => {
+            Verdict::Hold if is_scarce(pool, &frame) => {
                 self.drop_at_ingress(pool, port, frame, DropReason::SharedBuffer);
             }
             Verdict::Hold => self.ingress.hold(now, frame, meta),
@@ -230,7 +232,7 @@ impl<P: Program> Switch<P> {
         counters.enqueued += 1;
         let admitted = match self.down.contains(to) {
             true => Err(DropReason::PortDown),
-            false => self.tm.admit(to, queue, packet.frame.len(), pool.free_count()),
+            false => self.tm.admit(to, queue, &packet.frame, pool.share(&packet.frame).0),
         };
         match admitted {
             Ok(()) => self.tm.join(now, to, queue, packet),
@@ -394,8 +396,8 @@ impl<P: Program> Switch<P> {
     }
 
     /// Changes rate and queue limits of a port; what waits stays.
-    pub fn set_limits(&mut self, port: PortId, limits: &PortLimits) {
-        self.tm.set_limits(port, limits);
+    pub fn set_limits(&mut self, now: Instant, port: PortId, limits: &PortLimits) {
+        self.tm.set_limits(now, port, limits);
         self.place(port, limits);
     }
 
@@ -476,4 +478,10 @@ impl<P: Program> Switch<P> {
     pub fn ingress_mut(&mut self) -> &mut P::Ingress {
         &mut self.ingress
     }
+}
+
+/// Whether what `frame` is in is too scarce to be held for a neighbour.
+fn is_scarce(pool: &Pool, frame: &Frame) -> bool {
+    let (free, all) = pool.share(frame);
+    free < all / if frame.is_large() { LARGE_HOLD_RESERVE } else { HOLD_RESERVE }
 }

@@ -111,7 +111,8 @@ impl Path {
         // Each is asked of every frame, so that one probability does not change what another one meets.
         let rng = &mut self.rng;
         let [lost, doubled, damaged, displaced] = [loss, duplicate, corrupt, reorder].map(|p| rng.chance(p));
-        let full = self.held() >= pool.chunks() / 2;
+        let (free, all) = pool.share(&frame);
+        let full = self.held() >= pool.chunks() / 2 || (frame.is_large() && free < all / 2);
         if lost || full {
             self.counts.lost += 1;
             self.counts.overflowed += u64::from(!lost);

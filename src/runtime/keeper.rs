@@ -448,9 +448,8 @@ impl Keeper {
                 next_look = time + LOOK;
             }
             while self.quarantine.front().is_some_and(|(until, ..)| *until <= time) {
-                if let Some((_, worker, lent)) = self.quarantine.pop_front() {
-                    worker.order(|switch| Order::Restore { switch, lent });
-                }
+                let Some((_, worker, lent)) = self.quarantine.pop_front() else { break };
+                worker.order(|switch| Order::Restore { switch, lent });
             }
             let until = self.quarantine.front().map_or(next_look, |(until, ..)| next_look.min(*until));
             self.waiter.wait(time, Some(until)).map_err(|e| RuntimeError::system("epoll_wait", e))?;

@@ -386,7 +386,7 @@ impl Running {
         let before = slot.mtu();
         slot.device = device;
         if slot.mtu() != before {
-            self.plane.set_port(id, &slot.config, &self.config.queues, slot.mtu());
+            self.plane.set_port(now(), id, &slot.config, &self.config.queues, slot.mtu());
         }
         self.refresh(id);
     }
@@ -457,13 +457,13 @@ impl Running {
                         socket.set(port.fault);
                     }
                     slot.config = port;
-                    self.plane.set_port(id, &slot.config, &self.config.queues, slot.mtu());
+                    self.plane.set_port(now(), id, &slot.config, &self.config.queues, slot.mtu());
                     self.refresh(id);
                 }
                 Command::SetQueues(queues) => {
                     for (i, slot) in self.ports.iter().enumerate() {
                         if let Some(slot) = slot {
-                            self.plane.set_port(PortId(i as u8), &slot.config, &queues, slot.mtu());
+                            self.plane.set_port(now(), PortId(i as u8), &slot.config, &queues, slot.mtu());
                         }
                     }
                 }

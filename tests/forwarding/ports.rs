@@ -1,14 +1,18 @@
 //! Queues, pacing and the state of ports, as frames see them.
 
+use weft::config::{HelloMode, PortConfig, QueueOptions, XdpMode};
 use weft::counters::DropReason;
-use weft::id::PortId;
+use weft::dataplane::Dataplane;
+use weft::fault::Faults;
+use weft::frame::Pool;
+use weft::id::{PortId, PortKind};
 use weft::pisa::tm::QueueLimits;
 use weft::pisa::{PortLimits, Queue};
 use weft::time::{MILLIS, SECONDS};
 use weft::units::BitRate;
 use weft::wire::MacAddr;
 
-use crate::packets::{arp, mend_ipv4, udp};
+use crate::packets::{arp, echo, mend_ipv4, udp};
 use crate::rig::{FAR, GATEWAY4, H0, H1, Rig, UPLINKS, tor_config};
 
 /// 1,000 bits a microsecond: 125 bytes.
@@ -191,4 +195,88 @@ fn a_flooded_queue_takes_at_most_half_of_the_free_frames_and_other_ports_go_on()
     rig.arrive(3, &udp(FAR.by_fabric(3, H0.v4.into()), 60, (1, 2), &[1; 100]));
     rig.pass();
     assert!(rig.sent().iter().any(|(port, _)| *port == 0), "the other host still gets its packet");
+}
+
+/// Ports of MTU 9000 and 64 large buffers.
+fn jumbo(rate: BitRate) -> Rig {
+    let mut config = tor_config();
+    config.ports.iter_mut().for_each(|port| (port.mtu, port.rx_mtu) = (9000, 9000));
+    let data = QueueLimits { packets: 1024, bytes: 100_000_000 };
+    let mut rig = Rig::new(config, PortLimits { rate, data, ..PortLimits::default() }, 4096);
+    rig.pool = Pool::heap_with_large(4096, 2048, 64, 9472);
+    rig.meet_hosts();
+    rig.wait(SECONDS);
+    rig.sent();
+    rig
+}
+
+#[test]
+fn a_queue_takes_at_most_half_of_the_free_large_buffers_and_small_frames_go_on() {
+    let mut rig = jumbo(GIGABIT);
+    for _ in 0..60 {
+        arrive(&mut rig, 1, 9000);
+        rig.pass();
+    }
+    // One has left. Of 64, as many are queued as are free.
+    assert_eq!((rig.pool.large_free_count(), rig.dropped(DropReason::SharedBuffer)), (31, 27));
+    arrive(&mut rig, 100, 1000);
+    rig.pass();
+    assert_eq!(rig.dropped(DropReason::SharedBuffer), 27, "chunks are not scarce");
+    rig.arrive(3, &udp(FAR.by_fabric(3, H0.v4.into()), 60, (1, 2), &[1; 8000]));
+    rig.pass();
+    assert!(rig.sent().iter().any(|(port, frame)| *port == 0 && frame.len() == 8042));
+    rig.wait(10 * MILLIS);
+    rig.sent();
+    assert_eq!(rig.pool.large_free_count(), 64);
+}
+
+#[test]
+fn packets_in_large_buffers_that_wait_for_neighbours_leave_half_of_the_buffers() {
+    let mut rig = jumbo(BitRate(0));
+    for host in 0..4 {
+        for _ in 0..16 {
+            if rig.pool.large_free_count() > 0 {
+                let nobody = std::net::Ipv4Addr::new(10, 0, 1, 100 + host);
+                rig.arrive(3, &udp(FAR.by_fabric(3, nobody.into()), 60, (1, 2), &[1; 8000]));
+                rig.pass();
+            }
+        }
+    }
+    assert_eq!(rig.pool.large_free_count(), 32);
+    assert_eq!(rig.dropped(DropReason::SharedBuffer), 32);
+}
+
+#[test]
+fn a_ping_as_long_as_the_mtu_is_answered_in_full_also_in_a_large_buffer() {
+    let mut rig = jumbo(BitRate(0));
+    let request = echo(H0.to_gateway(GATEWAY4.into()), 64, false, 1, &vec![7; 9000 - 28]);
+    let sent = rig.send(0, &request);
+    assert_eq!(sent.len(), 1);
+    assert_eq!((sent[0].0, sent[0].1.len(), &sent[0].1[42..]), (0, 9014, &request[42..]));
+}
+
+#[test]
+fn a_port_with_the_number_of_one_that_was_removed_starts_with_limits_of_its_own() {
+    let mut rig = Rig::tor();
+    rig.meet_hosts();
+    let refused = udp(H0.to_gateway(GATEWAY4.into()), 64, (1, 2), b"nobody listens");
+    let errors = |rig: &mut Rig| (0..40).map(|_| rig.send(0, &refused).len()).sum::<usize>();
+    let burst = errors(&mut rig);
+    assert!(burst > 0 && burst < 40 && errors(&mut rig) == 0, "{burst} ICMP errors");
+    Dataplane::remove_port(&mut rig.switch, rig.now, PortId(0), &mut rig.pool);
+    let port = PortConfig {
+        interface: "another".into(),
+        kind: PortKind::Host,
+        rate: BitRate(0),
+        mtu: None,
+        mode: XdpMode::Native,
+        pass_to_kernel: false,
+        enabled: true,
+        peer_mac: None,
+        hello: HelloMode::Off,
+        fault: Faults::default(),
+    };
+    Dataplane::add_port(&mut rig.switch, PortId(0), &port, &QueueOptions::default(), 1500);
+    rig.meet_hosts();
+    assert_eq!(errors(&mut rig), burst);
 }

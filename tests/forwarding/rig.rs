@@ -92,7 +92,7 @@ pub type Sent = (u8, Vec<u8>);
 pub struct Rig {
     pub switch: Switch<Fabric<Ecmp>>,
     pub now: Instant,
-    pool: Pool,
+    pub pool: Pool,
     ports: Vec<MemPort>,
     burst: Burst,
 }

@@ -279,7 +279,7 @@ pub fn raw(soak: &Soak, seed: u64) {
         let socket = sockets[i].take().filter(|(of, _)| *of == lost);
         let socket = socket.or_else(|| Some((lost, PacketSocket::try_open(&host).ok()?)));
         if let Some((_, socket)) = socket
-            && socket.try_send(&frame).is_ok()
+            && socket.attempt(&frame).is_ok()
         {
             add(&soak.record.traffic.raw_frames, 1);
             // Not after an error: the interface may be another by now.

@@ -36,6 +36,8 @@ mod queues;
 mod rate;
 /// `weft run` from start to stop, and all that keeps it from starting.
 mod run;
+/// Frames of every size and in bursts of every length: jumbo frames, MTU edges, VLAN stacks.
+mod shapes;
 /// `weft show` in both forms.
 mod show;
 /// VLAN and QinQ tags pass intact.

@@ -57,19 +57,30 @@ impl PacketSocket {
 
     /// Sends one frame.
     pub fn send(&self, frame: &[u8]) {
+        assert!(self.try_send(frame), "{} bytes are over the interface's MTU", frame.len());
+    }
+
+    /// Sends one frame; `false` if it is over the MTU of the host's interface.
+    pub fn try_send(&self, frame: &[u8]) -> bool {
         loop {
-            match self.try_send(frame) {
-                Ok(()) => return,
+            match self.attempt(frame) {
+                Ok(()) => return true,
                 // The veth's ring is full, which a real wire answers by backpressure.
                 Err(Errno::ENOBUFS) => std::thread::yield_now(),
+                Err(Errno::EMSGSIZE) => return false,
                 Err(e) => panic!("sending {} bytes: {e}", frame.len()),
             }
         }
     }
 
-    /// The same, once; `ENOBUFS` where the ring is full, others where the interface is down or gone.
-    pub fn try_send(&self, frame: &[u8]) -> nix::Result<()> {
+    /// Sends one frame, once; `ENOBUFS` where the ring is full, others where the interface is down or gone.
+    pub fn attempt(&self, frame: &[u8]) -> nix::Result<()> {
         send(self.fd.as_raw_fd(), frame, MsgFlags::empty()).map(|n| assert_eq!(n, frame.len()))
+    }
+
+    /// Gives it room for thousands of frames that nobody has read yet.
+    pub fn keep_all(&self) {
+        setsockopt(&self.fd, nix::sys::socket::sockopt::RcvBufForce, &(256 << 20)).unwrap();
     }
 
     /// The first frame that `wanted` accepts within `limit`, with the tag put back that the kernel
@@ -88,7 +99,7 @@ impl PacketSocket {
     }
 
     fn next(&self) -> nix::Result<Vec<u8>> {
-        let mut buffer = [0; 4096];
+        let mut buffer = [0; 16_384];
         let mut control = vec![0; 256];
         let mut vectors = [io::IoSliceMut::new(&mut buffer)];
         let message =

@@ -63,14 +63,14 @@ impl Port {
             ecn_mark_bytes: 0,
             ecn_marked: 0,
         };
-        port.set_limits(limits);
+        port.set_limits(Instant::ZERO, limits);
         port
     }
 
-    fn set_limits(&mut self, limits: &PortLimits) {
+    fn set_limits(&mut self, now: Instant, limits: &PortLimits) {
         self.queues[Queue::Control as usize].set_limits(limits.control);
         self.queues[Queue::Data as usize].set_limits(limits.data);
-        self.pacer.set_rate(limits.rate);
+        self.pacer.set_rate(now, limits.rate);
         self.ecn_mark_bytes = if limits.ecn_mark_bytes == 0 { u64::MAX } else { limits.ecn_mark_bytes };
     }
 
@@ -105,8 +105,8 @@ impl TrafficManager {
     ///
     /// # Panics
     /// If `port` is not one of this switch.
-    pub fn set_limits(&mut self, port: PortId, limits: &PortLimits) {
-        self.ports[port.index()].set_limits(limits);
+    pub fn set_limits(&mut self, now: Instant, port: PortId, limits: &PortLimits) {
+        self.ports[port.index()].set_limits(now, limits);
     }
 
     /// Ports that have frames waiting.
@@ -130,7 +130,7 @@ impl TrafficManager {
         frame: Frame,
         meta: Meta,
     ) -> Result<(), (Frame, DropReason)> {
-        match self.admit(port, queue, frame.len(), usize::MAX) {
+        match self.admit(port, queue, &frame, usize::MAX) {
             Ok(()) => {
                 self.join(now, port, queue, Packet { frame, meta });
                 Ok(())
@@ -139,15 +139,15 @@ impl TrafficManager {
         }
     }
 
-    /// Whether a frame of `len` bytes may join a queue now that `free` chunks of the pool are free; a
-    /// refusal is counted.
+    /// Whether `frame` may join a queue now that `free` chunks of the pool are free, or large buffers if it
+    /// is in one; a refusal is counted.
     ///
-    /// Beside its own limits a queue may hold no more packets than there are free chunks: the dynamic
-    /// threshold of Choudhury and Hahne (IEEE/ACM ToN 1998, alpha = 1). So however many queues are
-    /// flooded, some chunks stay for those that are not, and for receiving.
+    /// Beside its own limits a queue may hold no more packets than there are free chunks, nor more large ones
+    /// than there are free buffers: the dynamic threshold of Choudhury and Hahne (IEEE/ACM ToN 1998, alpha =
+    /// 1). So however many queues are flooded, some of both stay for those that are not, and for receiving.
     #[inline]
-    pub(super) fn admit(&mut self, port: PortId, queue: Queue, len: usize, free: usize) -> Result<(), DropReason> {
-        self.ports[port.index()].queues[queue as usize].admits(len, free)
+    pub(super) fn admit(&mut self, port: PortId, queue: Queue, frame: &Frame, free: usize) -> Result<(), DropReason> {
+        self.ports[port.index()].queues[queue as usize].admits(frame, free)
     }
 
     /// The wire takes nothing from `port` at `now`: it may not make up for that later.

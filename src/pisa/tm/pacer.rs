@@ -21,13 +21,18 @@ impl Pacer {
         Pacer { rate, next: Instant::ZERO, carry: 0 }
     }
 
-    /// Paces to `rate` from the next frame on.
-    pub fn set_rate(&mut self, rate: BitRate) {
-        // The carry is a fraction over the old rate.
-        if rate != self.rate {
-            self.rate = rate;
-            self.carry = 0;
+    /// Paces to `rate` from `now` on: what is left of the last frame's time passes at the new rate.
+    pub fn set_rate(&mut self, now: Instant, rate: BitRate) {
+        if rate == self.rate {
+            return;
         }
+        // Below 2^64 ns at any old rate, and a rate is below 2^64: it fits.
+        let bits = u128::from(self.next.since(now)) * u128::from(self.rate.0);
+        let left = bits.checked_div(rate.0.into()).unwrap_or(0);
+        self.next = now + u64::try_from(left).unwrap_or(u64::MAX);
+        // A fraction over the old rate.
+        self.carry = 0;
+        self.rate = rate;
     }
 
     /// The rate.
@@ -84,6 +89,23 @@ mod tests {
             pacer.sent(84);
         }
         assert_eq!(pacer.next(), Instant(67_200));
+    }
+
+    #[test]
+    fn a_frame_that_waits_for_a_slow_one_is_not_late_at_a_new_rate() {
+        let mut pacer = Pacer::new(BitRate(1_000));
+        pacer.start(Instant(0));
+        pacer.sent(125); // 1 s
+        // Half of it has passed: the rest takes half a microsecond at 1 Gbit/s.
+        pacer.set_rate(Instant(SECONDS / 2), BitRate(1_000_000_000));
+        assert_eq!(pacer.next(), Instant(SECONDS / 2 + 500));
+        pacer.set_rate(Instant(SECONDS / 2), BitRate(1_000));
+        assert_eq!(pacer.next(), Instant(SECONDS));
+        // No rate, no wait, and none after it; no credit either for the time without.
+        pacer.set_rate(Instant(SECONDS / 2), BitRate(0));
+        pacer.sent(125);
+        pacer.set_rate(Instant(2 * SECONDS), BitRate(1_000));
+        assert_eq!(pacer.next(), Instant(2 * SECONDS));
     }
 
     #[test]

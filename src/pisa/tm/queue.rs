@@ -47,6 +47,8 @@ pub(super) struct PortQueue {
     fifo: VecDeque<Packet>,
     limits: QueueLimits,
     bytes: u64,
+    /// Packets in large buffers.
+    large: usize,
     peak_packets: u64,
     peak_bytes: u64,
     enqueued: u64,
@@ -59,6 +61,7 @@ impl PortQueue {
             fifo: VecDeque::with_capacity(limits.packets as usize),
             limits,
             bytes: 0,
+            large: 0,
             peak_packets: 0,
             peak_bytes: 0,
             enqueued: 0,
@@ -87,14 +90,16 @@ impl PortQueue {
         self.bytes
     }
 
-    /// Whether a frame of `len` bytes may join while `free` chunks are free; a refusal is counted.
+    /// Whether `frame` may join while `free` of what it is in, chunks or large buffers, are free; a refusal
+    /// is counted.
     #[inline]
-    pub fn admits(&mut self, len: usize, free: usize) -> Result<(), DropReason> {
+    pub fn admits(&mut self, frame: &Frame, free: usize) -> Result<(), DropReason> {
+        let taken = if frame.is_large() { self.large } else { self.fifo.len() - self.large };
         let reason = if self.fifo.len() >= self.limits.packets as usize {
             DropReason::QueuePackets
-        } else if self.bytes + len as u64 > self.limits.bytes {
+        } else if self.bytes + frame.len() as u64 > self.limits.bytes {
             DropReason::QueueBytes
-        } else if self.fifo.len() > free {
+        } else if taken > free {
             DropReason::SharedBuffer
         } else {
             return Ok(());
@@ -108,6 +113,7 @@ impl PortQueue {
     pub fn push(&mut self, now: Instant, packet: Packet) {
         let depth = self.fifo.len();
         self.bytes += packet.frame.len() as u64;
+        self.large += usize::from(packet.frame.is_large());
         self.fifo.push_back(packet);
         // Written where it now is: a wide copy right after narrow writes waits for them.
         if let Some(Packet { meta, .. }) = self.fifo.back_mut() {
@@ -123,6 +129,7 @@ impl PortQueue {
     pub fn pop(&mut self) -> Option<Packet> {
         let packet = self.fifo.pop_front()?;
         self.bytes -= packet.frame.len() as u64;
+        self.large -= usize::from(packet.frame.is_large());
         if self.fifo.is_empty() {
             // Start over at the same memory: a queue that drains each burst stays in L1.
             self.fifo.clear();

@@ -33,6 +33,8 @@ const TX_WINDOW: usize = 256;
 const MAX_KICKS: usize = (TX_WINDOW + 6 * BURST) / 32;
 /// SOL_XDP option, kernel 6.17 and later: frames that one `sendto` takes.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
+/// One part in so many of a pool's chunks that are not lent for receiving.
+const SEND_RESERVE: usize = 16;
 /// On all descriptors of a frame but the last (linux/if_xdp.h).
 const XDP_PKT_CONTD: u32 = 1;
 /// How long a queue may stay busy after its last owner closed it.
@@ -100,7 +102,7 @@ impl XdpPort {
     /// [`XdpPort::start`].
     ///
     /// # Errors
-    /// The interface is not fit (`Device::check`), is somebody else's, or the kernel refuses.
+    /// The interface is not fit (its MTU or number of queues), is somebody else's, or the kernel refuses.
     pub fn open(memory: &Memory, device: Device, options: &XdpOptions) -> Result<XdpPort, XdpError> {
         let ports = XdpPort::open_queues(memory, device, options, 1)?;
         Ok(ports.into_iter().next().expect("one queue"))
@@ -194,10 +196,14 @@ impl XdpPort {
         self.in_flight
     }
 
-    /// Lends chunks to the kernel until `fill_target` of them are with it.
+    /// Lends chunks to the kernel until `fill_target` of them are with it. The last of the pool are left for
+    /// sending: another port may have more than its share by now, which it gives back only as frames arrive.
     fn refill(&mut self, pool: &mut Pool) {
+        let reserve = pool.chunks() / SEND_RESERVE;
         while self.filled < self.fill_target {
-            let want = (self.fill_target - self.filled).min(BURST).min(self.queues.fill.nb_free_exact() as usize);
+            let spare = pool.free_count().saturating_sub(reserve);
+            let room = self.queues.fill.nb_free_exact() as usize;
+            let want = (self.fill_target - self.filled).min(BURST).min(room).min(spare);
             let mut n = 0;
             while n < want {
                 let Some(index) = pool.alloc_index() else { break };
@@ -424,7 +430,7 @@ impl Port for XdpPort {
     fn tx_burst(&mut self, pool: &mut Pool, burst: &mut Burst) {
         let mut n = 0;
         for frame in burst.drain() {
-            if pool.is_large(&frame) {
+            if frame.is_large() {
                 self.produce(n);
                 n = 0;
                 self.send_large(pool, frame);
