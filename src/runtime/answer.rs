@@ -136,7 +136,7 @@ impl Running {
             }),
             mode: config.mode,
             rate: self.plane.queues().rate(id),
-            mtu: config.mtu.unwrap_or(slot.mtu()),
+            mtu: config.mtu_on(slot.mtu()),
             mac: slot.device.mac,
             rx: c.rx,
             rx_bytes: c.rx_bytes,
