@@ -1,6 +1,7 @@
 //! A worker's answers to the control socket, put together between two passes, so that they are
 //! consistent.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::control::Show;
@@ -125,7 +126,7 @@ impl Running {
             id,
             kind: config.kind,
             state: if link.live { "up".into() } else { "down".into() },
-            reason: slot.out_of_service().or_else(|| (!link.live).then(|| link.why.text())).map(String::from),
+            reason: slot.out_of_service().or_else(|| (!link.live).then(|| link.why.text().into())).map(Cow::into_owned),
             link: (config.kind != PortKind::Host).then(|| LinkReport {
                 hello: link.mode,
                 state: link.state.name().into(),
