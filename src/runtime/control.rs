@@ -53,6 +53,7 @@ pub(super) struct Ask {
 pub(super) struct Target {
     /// The switch's number among all of the runtime.
     pub number: usize,
+    /// By pipe.
     pub pipes: Vec<PipeTarget>,
     pub keeper: ToKeeper,
 }
