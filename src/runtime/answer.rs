@@ -24,12 +24,7 @@ impl Worker {
     /// The answer to one request.
     pub(super) fn report(&self, ask: &Ask) -> Report {
         let r = &self.switches[ask.switch];
-        Report {
-            switch: r.config.name.clone(),
-            role: r.config.role,
-            selector: r.config.selector.to_string(),
-            body: self.body(r, ask.show),
-        }
+        Report::of(&r.config, self.body(r, ask.show))
     }
 
     fn body(&self, r: &Running, show: Show) -> Body {
