@@ -35,6 +35,7 @@ use super::default_route::check_default_route;
 use super::netns::{Home, Identity};
 use super::open::{Site, check_frames, check_mtu, look, open_port};
 use super::report::{Body, Report};
+use super::told::Told;
 use super::wait::{Waiter, Waker};
 
 /// Between two looks at ports that are absent, and at namespaces that may be new.
@@ -110,13 +111,13 @@ struct KeptPort {
 
 struct Local {
     program: Arc<LocalAddresses>,
-    told: Option<(MacAddr, Vec<IpAddr>)>,
+    told: Told<(MacAddr, Vec<IpAddr>)>,
 }
 
 impl Local {
     /// That of a port's sockets, which share one program.
     fn of(sockets: &[XdpPort]) -> Option<Local> {
-        Some(Local { program: sockets.first()?.local()?, told: None })
+        Some(Local { program: sockets.first()?.local()?, told: Told::default() })
     }
 }
 
@@ -179,12 +180,11 @@ impl Kept {
         for port in self.ports.iter_mut().flatten() {
             let (State::Attached(device), Some(local)) = (&port.state, &mut port.local) else { continue };
             let now = (device.mac, of_interface(&all, &device.name));
-            if local.told.as_ref() != Some(&now) {
-                match local.program.set(now.0, &now.1) {
-                    Ok(()) => debug!(port = device.name, addresses = ?now.1, "left to the kernel"),
-                    Err(error) => warn!(switch = self.config.name, %error, "some frames don't reach the kernel"),
-                }
-                local.told = Some(now);
+            let Local { program, told } = local;
+            match told.bring(now, |(mac, addresses)| program.set(*mac, addresses)) {
+                Some(Ok((_, addresses))) => debug!(port = device.name, ?addresses, "left to the kernel"),
+                Some(Err(error)) => warn!(switch = self.config.name, error, "some frames don't reach the kernel"),
+                None => {}
             }
         }
     }
@@ -491,8 +491,9 @@ impl Keeper {
 }
 
 impl Kept {
-    /// Whether some port waits for its interface.
+    /// Whether some port waits for its interface, or its program for the interface's addresses.
     fn is_waiting(&self) -> bool {
-        self.ports.iter().flatten().any(|p| matches!(p.state, State::Absent(_)))
+        let is_untold = |p: &KeptPort| p.local.as_ref().is_some_and(|local| local.told.has_failed());
+        self.ports.iter().flatten().any(|p| matches!(p.state, State::Absent(_)) || is_untold(p))
     }
 }

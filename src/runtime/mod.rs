@@ -19,6 +19,7 @@ mod open;
 mod privilege;
 pub mod report;
 mod slot;
+mod told;
 mod wait;
 mod worker;
 
