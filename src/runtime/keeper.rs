@@ -32,6 +32,7 @@ use super::RuntimeError;
 use super::address::{local_addresses, of_interface};
 use super::clock::now;
 use super::default_route::check_default_route;
+use super::inbox::Inbox;
 use super::netns::{Home, Identity};
 use super::open::{Site, check_frames, check_mtu, look, open_port};
 use super::report::{Body, Report};
@@ -398,7 +399,7 @@ pub(super) struct Keeper {
     home: Home,
     switches: Vec<Kept>,
     waiter: Waiter,
-    notices: Receiver<Notice>,
+    notices: Inbox<Notice>,
     /// Chunks of closed sockets, and from when on they may be used.
     quarantine: VecDeque<(Instant, ToWorker, Lent)>,
 }
@@ -411,23 +412,23 @@ impl Keeper {
         }
         let home = Home::here()?;
         switches.iter_mut().for_each(|kept| kept.tell_addresses(&home));
-        Ok(Keeper { home, switches, waiter, notices, quarantine: VecDeque::new() })
+        Ok(Keeper { home, switches, waiter, notices: Inbox::new(notices), quarantine: VecDeque::new() })
     }
 
     /// Works until [`Notice::Stop`].
     pub fn run(&mut self) -> Result<(), RuntimeError> {
         let mut next_look = now() + LOOK;
         loop {
-            while let Ok(notice) = self.notices.try_recv() {
+            while let Some(notice) = self.notices.next() {
                 match notice {
                     Notice::Stop => return Ok(()),
                     Notice::Detached { switch, pipe, port, socket, why } => {
                         self.detached(switch, pipe, port, *socket, why);
                     }
                     Notice::Change { switch, change, answer } => {
-                        let kept = &mut self.switches[switch];
-                        let changed = kept.change(&self.home, change);
-                        let report = changed.map(|changed| Report::of(&kept.config, Body::Changed { changed }));
+                        let changed = self.change(switch, change);
+                        let config = &self.switches[switch].config;
+                        let report = changed.map(|changed| Report::of(config, Body::Changed { changed }));
                         // Whoever asked may have gone.
                         let _ = answer.send(report);
                     }
@@ -481,10 +482,24 @@ impl Keeper {
         }
     }
 
+    fn change(&mut self, switch: usize, change: Change) -> Result<Vec<String>, String> {
+        // Sockets of ports that a change before this one removed: what this one adds may be on the same
+        // queues, which are busy as long as these are open.
+        for notice in self.notices.take(|notice| matches!(notice, Notice::Detached { .. })) {
+            if let Notice::Detached { switch, pipe, port, socket, why } = notice {
+                self.detached(switch, pipe, port, *socket, why);
+            }
+        }
+        self.switches[switch].change(&self.home, change)
+    }
+
     fn reload(&mut self) {
-        for kept in self.switches.iter_mut().filter(|k| k.site.source.is_some()) {
-            if let Err(e) = kept.change(&self.home, Change::Reload) {
-                error!(switch = kept.config.name, "not reloaded, nothing was changed: {e}");
+        for switch in 0..self.switches.len() {
+            if self.switches[switch].site.source.is_none() {
+                continue;
+            }
+            if let Err(e) = self.change(switch, Change::Reload) {
+                error!(switch = self.switches[switch].config.name, "not reloaded, nothing was changed: {e}");
             }
         }
     }

@@ -10,6 +10,7 @@ mod clock;
 mod control;
 mod default_route;
 pub mod exchange;
+mod inbox;
 mod keeper;
 mod limit;
 mod merge;
