@@ -6,6 +6,7 @@
 
 mod address;
 mod answer;
+mod backoff;
 mod clock;
 mod control;
 mod default_route;
