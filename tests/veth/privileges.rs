@@ -200,10 +200,10 @@ fn an_interface_with_the_default_route_is_refused_at_start_and_later_unless_forc
     bed.start(&toml, &["--force"]).stop();
     ip(&bed.switch, "route del default");
 
-    // A bridge with the port in it, and a VLAN on it.
+    // A bridge with the port in it, and what is on top of the port as a VLAN would be.
     for (make, by, end) in [
         (&["link add br0 up type bridge", "link set p1 master br0"][..], "br0", "link del br0"),
-        (&["link add link p1 name p1.5 up type vlan id 5"], "p1.5", "link del p1.5"),
+        (&["link add link p1 name top up type macvlan"], "top", "link del top"),
     ] {
         make.iter().for_each(|make| ip(&bed.switch, make));
         ip(&bed.switch, &format!("route add default dev {by}"));
