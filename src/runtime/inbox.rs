@@ -40,7 +40,7 @@ mod tests {
         let (sender, receiver) = unbounded();
         let mut inbox = Inbox::new(receiver);
         let send = |numbers: &[u32]| numbers.iter().for_each(|n| sender.send(*n).unwrap());
-        let even = |n: &u32| n % 2 == 0;
+        let even = |n: &u32| n.is_multiple_of(2);
         send(&[1, 2, 3, 4]);
         assert_eq!(inbox.take(even), [2, 4]);
         send(&[6, 5]);
