@@ -225,8 +225,10 @@ impl Kept {
             Err(e) => return warn!(switch = self.config.name, error = %e, "its namespace was made anew"),
         }
         for id in (0..self.ports.len()).map(|i| PortId(i as u8)) {
-            if self.ports[id.index()].as_ref().is_some_and(|p| matches!(p.state, State::Attached(_))) {
-                self.detach(id, "its network namespace was made anew", None);
+            match self.ports[id.index()].as_mut().map(|p| &mut p.state) {
+                Some(State::Attached(_)) => self.detach(id, "its network namespace was made anew", None),
+                Some(State::Absent(absent)) => absent.seen = None,
+                Some(State::Detaching(_)) | None => {}
             }
         }
     }
@@ -364,6 +366,10 @@ impl Kept {
                 Command::SetPort(id, config) => {
                     if let Some(port) = &mut self.ports[id.index()] {
                         port.config = config.clone();
+                        // What was in the way may have been the configuration.
+                        if let State::Absent(absent) = &mut port.state {
+                            absent.backoff = Backoff::default();
+                        }
                     }
                 }
                 Command::SetQueues(_) | Command::SetHello(_) | Command::SetForwarding => {}
