@@ -15,8 +15,10 @@ use std::sync::Arc;
 /// Memory that a pool cuts into chunks. Keeps the mapping alive for as long as the pool lives.
 ///
 /// # Safety
-/// `base()` must point at `chunks() * stride()` bytes that stay valid and are reached by nobody
-/// else (but the kernel, through descriptors that a port posted) until the value is dropped.
+/// `base()` must point at `chunks() * stride()` bytes that stay valid until the value is dropped, and are
+/// reached only through the pools made over it (and by the kernel, through descriptors that a port posted).
+/// Each chunk is at any time one pool's to give out, one [`Frame`]'s, one port's, or a [`Stray`]: whoever
+/// has it, whatever pool it is at home in, is the only one to reach its bytes.
 pub unsafe trait Region: Send {
     /// First byte of chunk 0's data area.
     fn base(&self) -> NonNull<u8>;
@@ -256,7 +258,8 @@ struct SharedRegion(Box<dyn Region>);
 // and reaches only the chunks that it owns or was handed.
 unsafe impl Sync for SharedRegion {}
 
-// SAFETY: the pool owns its region alone (Region: Send), and `base` points into it.
+// SAFETY: `base` and `large_base` point into regions that the pool keeps; it reaches only chunks that are
+// its own to give out, and moving it moves that right with it.
 unsafe impl Send for Pool {}
 
 impl Pool {
@@ -483,6 +486,7 @@ impl Pool {
     #[inline]
     pub fn free(&mut self, frame: Frame) {
         let offset = (frame.data.as_ptr() as usize).wrapping_sub(self.base.as_ptr() as usize);
+        // A large buffer of another part is somewhere else; which part it is of, its number tells.
         let ours = frame.is_large() || offset == frame.index as usize * self.stride;
         assert!(ours, "frame {} is of another pool", frame.index);
         // The frame was the chunk's only owner and ends here.
@@ -514,8 +518,9 @@ impl Pool {
     /// Makes a chunk that is out (and that no frame owns) a frame of `len` bytes again.
     ///
     /// # Safety
-    /// The chunk must have left this pool by [`Frame::into_index`] or [`Pool::alloc_index`], not
-    /// have come back since, and be out of the kernel's hands: else two owners share its bytes.
+    /// The chunk must have left this pool, or another one over the same region, by [`Frame::into_index`] or
+    /// [`Pool::alloc_index`], not have come back since, and be out of the kernel's hands: else two owners
+    /// share its bytes.
     ///
     /// # Panics
     /// If `index` is not a chunk or `len` is over the capacity.

@@ -20,11 +20,12 @@ use crate::time::Instant;
 /// Ends the sleep of a worker that has something to take; called after it was put there.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Parcels on their way from one pipe to another.
-const PARCELS: usize = 64;
-/// Packets and notes in a parcel that waits for room in its ring; more stay with the sender's switch,
-/// which drops what is too much and counts it.
-const MAX_WAITING: usize = 1024;
+/// Parcels on their way from one pipe to another: few, for no queue shall hide here.
+const PARCELS: usize = 4;
+/// Packets in a parcel; more stay with the sender's switch, which drops what is too much and counts it.
+const MAX_PACKETS: usize = 128;
+/// Notes in a parcel that waits for room in its ring, vital ones not counted.
+const MAX_NOTES: usize = 1024;
 
 #[derive(Default)]
 struct Parcel {
@@ -70,6 +71,7 @@ pub struct Exchange {
     peers: Vec<Option<Peer>>,
     notes: Vec<Note>,
     handing: Vec<Handed>,
+    strays: Vec<Stray>,
     /// Pipes of the switch that hand over no more packets.
     ended: Arc<AtomicUsize>,
 }
@@ -90,7 +92,7 @@ impl Exchange {
             };
             let peers = (0..count).map(|other| (other != index).then(|| peer(other))).collect();
             let pipe = Pipe { index: index as u8, count: count as u8 };
-            Exchange { pipe, peers, notes: Vec::new(), handing: Vec::new(), ended: ended.clone() }
+            Exchange { pipe, peers, notes: Vec::new(), handing: Vec::new(), strays: Vec::new(), ended: ended.clone() }
         };
         (0..count).map(exchange).collect()
     }
@@ -105,17 +107,13 @@ impl Exchange {
         self.peers.iter().flatten().any(|p| !p.from.parcels.is_empty() || !p.waiting.is_empty())
     }
 
-    /// Takes what has come for this pipe and sends what it has for others. How many packets came.
-    pub fn trade(&mut self, now: Instant, plane: &mut dyn Dataplane, pool: &mut Pool) -> usize {
-        if self.pipe == Pipe::ONLY {
-            return 0;
-        }
-        let moved = self.receive(now, plane, pool);
-        self.send(plane, pool);
-        moved
+    /// Whether the switch has other pipes.
+    pub fn is_used(&self) -> bool {
+        self.pipe.count > 1
     }
 
-    fn receive(&mut self, now: Instant, plane: &mut dyn Dataplane, pool: &mut Pool) -> usize {
+    /// Takes what has come for this pipe: before its queues are served. How many packets came.
+    pub fn receive(&mut self, now: Instant, plane: &mut dyn Dataplane, pool: &mut Pool) -> usize {
         let mut moved = 0;
         for peer in self.peers.iter().flatten() {
             // No more than were there: a peer that is faster must not keep this one from its ports.
@@ -131,14 +129,14 @@ impl Exchange {
         moved
     }
 
-    fn send(&mut self, plane: &mut dyn Dataplane, pool: &mut Pool) {
+    /// Sends what this pipe has for others: when it has done all else in a pass.
+    pub fn send(&mut self, plane: &mut dyn Dataplane, pool: &mut Pool) {
         plane.take_notes(&mut self.notes);
-        for peer in self.peers.iter_mut().flatten() {
-            let room = MAX_WAITING.saturating_sub(peer.waiting.notes.len());
-            peer.waiting.notes.extend(self.notes.iter().take(room).cloned());
+        for note in self.notes.drain(..) {
+            self.peers.iter_mut().flatten().for_each(|peer| note.clone().join(&mut peer.waiting.notes, MAX_NOTES));
         }
-        self.notes.clear();
-        for stray in mem::take(pool.strays()) {
+        mem::swap(pool.strays(), &mut self.strays);
+        for stray in self.strays.drain(..) {
             if let Some(peer) = &mut self.peers[pool.home(&stray)] {
                 peer.waiting.strays.push(stray);
             }
@@ -148,7 +146,7 @@ impl Exchange {
             mem::swap(handing, &mut self.handing);
             for handed in self.handing.drain(..) {
                 match &mut self.peers[self.pipe.owner(handed.to) as usize] {
-                    Some(peer) if peer.waiting.packets.len() < MAX_WAITING => peer.waiting.packets.push(handed),
+                    Some(peer) if peer.waiting.packets.len() < MAX_PACKETS => peer.waiting.packets.push(handed),
                     _ => handing.push(handed),
                 }
             }
