@@ -80,7 +80,10 @@ fn port(name: &str, rate: u64) -> PortConfig {
 enum Op {
     /// Packets of a flow arrive, at the flow's pipe.
     Flow(usize, usize),
-    Trade(usize),
+    /// A pipe takes what others have sent.
+    Receive(usize),
+    /// A pipe sends what it has for others.
+    Send(usize),
     Transmit(usize, usize, usize),
     Tick(usize),
     /// One pass of a worker.
@@ -146,7 +149,8 @@ fn op() -> impl Strategy<Value = Op> {
     let state = select(vec![LinkState::Down, LinkState::Init, LinkState::Up]);
     prop_oneof![
         100 => (0..FLOWS, 1..8usize).prop_map(|(flow, count)| Op::Flow(flow, count)),
-        60 => n().prop_map(Op::Trade),
+        40 => n().prop_map(Op::Receive),
+        40 => n().prop_map(Op::Send),
         30 => (n(), n(), 1..BURST).prop_map(|(p, port, room)| Op::Transmit(p, port, room)),
         20 => n().prop_map(Op::Tick),
         60 => n().prop_map(Op::Pass),
@@ -295,7 +299,8 @@ impl Model {
     fn run(&mut self, op: &Op) {
         match op {
             Op::Flow(flow, count) => (0..*count).for_each(|_| self.flow(*flow)),
-            Op::Trade(p) => _ = self.trade(self.nth(*p)),
+            Op::Receive(p) => _ = self.receive(self.nth(*p)),
+            Op::Send(p) => self.send(self.nth(*p)),
             Op::Transmit(p, port, room) => {
                 let p = self.nth(*p);
                 let port = PortId((port % self.workers[p].ports.len()) as u8);
@@ -380,9 +385,14 @@ impl Model {
         }
     }
 
-    fn trade(&mut self, p: usize) -> usize {
+    fn receive(&mut self, p: usize) -> usize {
         let Worker { plane, pool, exchange, .. } = &mut self.workers[p];
-        exchange.trade(self.now, plane.as_mut(), pool)
+        exchange.receive(self.now, plane.as_mut(), pool)
+    }
+
+    fn send(&mut self, p: usize) {
+        let Worker { plane, pool, exchange, .. } = &mut self.workers[p];
+        exchange.send(plane.as_mut(), pool);
     }
 
     fn tick(&mut self, p: usize) {
@@ -413,7 +423,7 @@ impl Model {
 
     /// What the worker of a pipe does in one pass without receiving; how many frames it moved.
     fn pass(&mut self, p: usize) -> usize {
-        let mut moved = self.trade(p);
+        let mut moved = self.receive(p);
         if self.workers[p].plane.tick_deadline().is_some_and(|due| due <= self.now) {
             self.tick(p);
         }
@@ -425,6 +435,7 @@ impl Model {
                 }
             }
         }
+        self.send(p);
         moved
     }
 
@@ -668,9 +679,8 @@ impl Model {
         assert_eq!(self.sum(|c| c.held), 0);
         assert!(self.workers.iter().all(|w| w.plane.backlog().is_empty()));
         // Only strays are left, each to be brought home.
-        for _ in 0..2 {
-            (0..count).for_each(|p| _ = self.trade(p));
-        }
+        (0..count).for_each(|p| self.send(p));
+        (0..count).for_each(|p| _ = self.receive(p));
         for (p, worker) in self.workers.iter().enumerate() {
             assert_eq!(worker.pool.out_count(), 0, "chunks of pipe {p} are lost");
         }
@@ -685,8 +695,6 @@ fn numbers(frame: &[u8]) -> Option<(u32, u32)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
-
     #[test]
     fn pipes_keep_order_and_books_and_agree_at_rest(start in start(), ops in vec(op(), 0..120)) {
         let mut model = Model::new(&start);
