@@ -16,7 +16,7 @@ use crate::config::diff::Command;
 use crate::config::{PollMode, SwitchConfig};
 use crate::dataplane::{self, Dataplane};
 use crate::frame::{BURST, Burst, Pool};
-use crate::id::{PortId, PortMask};
+use crate::id::{PortId, PortKind, PortMask};
 use crate::port::Port;
 use crate::port::fault::FaultPort;
 use crate::port::xdp::{Device, XdpPort};
@@ -414,7 +414,8 @@ impl Running {
         }
         for (i, slot) in self.ports.iter().enumerate() {
             let id = PortId(i as u8);
-            let Some(slot) = slot.as_ref().filter(|_| self.plane.is_port_up(id)) else { continue };
+            let is_link = |slot: &&PortSlot| slot.config.kind != PortKind::Host && self.plane.is_port_up(id);
+            let Some(slot) = slot.as_ref().filter(is_link) else { continue };
             let (switch, port) = (&self.config.name, &slot.config.interface);
             let reason = self.plane.link(id).why.text();
             match (before.contains(id), self.live.contains(id)) {
