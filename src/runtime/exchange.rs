@@ -7,7 +7,7 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering, fence};
 
 use crossbeam::queue::ArrayQueue;
 
@@ -72,8 +72,20 @@ pub struct Exchange {
     notes: Vec<Note>,
     handing: Vec<Handed>,
     strays: Vec<Stray>,
-    /// Pipes of the switch that hand over no more packets.
-    ended: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
+}
+
+/// What the pipes of a switch count together, at the end.
+#[derive(Default)]
+struct Shared {
+    /// Pipes that hand over no more packets.
+    ended: AtomicUsize,
+    /// Pipes whose books are closed.
+    settled: AtomicUsize,
+    /// Chunks that are missing in some pools, less those that are too many in others.
+    chunks: AtomicI64,
+    /// Frames handed over, less those accepted.
+    frames: AtomicI64,
 }
 
 impl Exchange {
@@ -82,7 +94,7 @@ impl Exchange {
         let count = wakes.len();
         let lane = || Arc::new(Lane { parcels: ArrayQueue::new(PARCELS), spare: ArrayQueue::new(PARCELS) });
         let lanes: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| lane()).collect()).collect();
-        let ended = Arc::new(AtomicUsize::new(0));
+        let shared = Arc::new(Shared::default());
         let exchange = |index: usize| {
             let peer = |other: usize| Peer {
                 to: lanes[index][other].clone(),
@@ -92,7 +104,7 @@ impl Exchange {
             };
             let peers = (0..count).map(|other| (other != index).then(|| peer(other))).collect();
             let pipe = Pipe { index: index as u8, count: count as u8 };
-            Exchange { pipe, peers, notes: Vec::new(), handing: Vec::new(), strays: Vec::new(), ended: ended.clone() }
+            Exchange { pipe, peers, notes: Vec::new(), handing: Vec::new(), strays: Vec::new(), shared: shared.clone() }
         };
         (0..count).map(exchange).collect()
     }
@@ -168,12 +180,22 @@ impl Exchange {
     /// This pipe hands over no more packets. When all have said so, one more [`Exchange::collect`] leaves
     /// nothing under way.
     pub fn end(&self) {
-        self.ended.fetch_add(1, Ordering::SeqCst);
+        self.shared.ended.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Whether every pipe has said [`Exchange::end`].
     pub fn all_ended(&self) -> bool {
-        self.ended.load(Ordering::SeqCst) >= usize::from(self.pipe.count)
+        self.shared.ended.load(Ordering::SeqCst) >= usize::from(self.pipe.count)
+    }
+
+    /// Closes this pipe's books: chunks that it misses (or has too many), and frames that it handed over, less
+    /// those it accepted. The last pipe to do so gets the sums, which are to be zero.
+    pub fn settle(&self, chunks: i64, frames: i64) -> Option<(i64, i64)> {
+        let Shared { settled, chunks: all_chunks, frames: all_frames, .. } = &*self.shared;
+        all_chunks.fetch_add(chunks, Ordering::SeqCst);
+        all_frames.fetch_add(frames, Ordering::SeqCst);
+        let last = settled.fetch_add(1, Ordering::SeqCst) + 1 == usize::from(self.pipe.count);
+        last.then(|| (all_chunks.load(Ordering::SeqCst), all_frames.load(Ordering::SeqCst)))
     }
 
     /// Takes what has come and what could not be sent, at the end: the switch drops it.

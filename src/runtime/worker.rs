@@ -16,7 +16,7 @@ use crate::config::diff::Command;
 use crate::config::{PollMode, SwitchConfig};
 use crate::dataplane::{self, Dataplane};
 use crate::frame::{BURST, Burst, Pool};
-use crate::id::{PortId, PortMask};
+use crate::id::{PortId, PortKind, PortMask};
 use crate::port::Port;
 use crate::port::fault::FaultPort;
 use crate::port::xdp::{Device, XdpPort};
@@ -338,8 +338,9 @@ impl Worker {
             running.plane.drain(now(), &mut running.pool);
             running.exchange.end();
         }
-        // Until all pipes have ended, one of them may still have something for this one.
-        let end = now() + DRAIN;
+        // Until all pipes have ended, one of them may still have something for this one. Each takes at most
+        // as long as this one may have; one that panicked never ends.
+        let end = now() + SECONDS;
         while now() < end && !self.switches.iter().all(|r| r.exchange.all_ended()) {
             std::thread::yield_now();
         }
@@ -350,10 +351,15 @@ impl Worker {
                 error!(switch = running.config.name, "frames unaccounted for at shutdown: {imbalance}");
                 return Err(RuntimeError::Unbalanced { switch: running.config.name.clone(), imbalance });
             }
+            // Each of several pipes has chunks of the others; in all none may be missing.
             let umem = running.umem();
-            // Of several pipes each has chunks of the others.
-            if !umem.balanced && !running.exchange.is_used() {
-                let imbalance = format!("{umem:?}");
+            let found = umem.free + umem.large_free + umem.held + umem.in_queues + running.pool.strays().len();
+            let (chunks, ledger) = ((umem.chunks + umem.large) as i64 - found as i64, running.plane.ledger());
+            let frames = ledger.handed as i64 - ledger.accepted as i64;
+            if let Some((chunks, frames)) = running.exchange.settle(chunks, frames)
+                && (chunks, frames) != (0, 0)
+            {
+                let imbalance = format!("{chunks} chunks missing, {frames} frames between workers: {umem:?}");
                 return Err(RuntimeError::Unbalanced { switch: running.config.name.clone(), imbalance });
             }
         }
@@ -408,7 +414,8 @@ impl Running {
         }
         for (i, slot) in self.ports.iter().enumerate() {
             let id = PortId(i as u8);
-            let Some(slot) = slot.as_ref().filter(|_| self.plane.is_port_up(id)) else { continue };
+            let is_link = |slot: &&PortSlot| slot.config.kind != PortKind::Host && self.plane.is_port_up(id);
+            let Some(slot) = slot.as_ref().filter(is_link) else { continue };
             let (switch, port) = (&self.config.name, &slot.config.interface);
             let reason = self.plane.link(id).why.text();
             match (before.contains(id), self.live.contains(id)) {
