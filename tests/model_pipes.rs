@@ -115,6 +115,8 @@ enum Speech {
 enum Change {
     Remove(usize),
     Add(usize, u64),
+    /// In one step, so that the new port may get the number of the old one.
+    Replace(usize, usize, u64),
     Rate(usize, u64),
     Enable(usize, bool),
     Routes(u8),
@@ -130,6 +132,7 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         3 => n().prop_map(Change::Remove),
         4 => (0..NAMES.len(), rate()).prop_map(|(n, rate)| Change::Add(n, rate)),
+        2 => (n(), 0..NAMES.len(), rate()).prop_map(|(old, n, rate)| Change::Replace(old, n, rate)),
         2 => (n(), rate()).prop_map(|(n, rate)| Change::Rate(n, rate)),
         2 => (n(), any::<bool>()).prop_map(|(n, up)| Change::Enable(n, up)),
         1 => any::<u8>().prop_map(Change::Routes),
@@ -195,9 +198,7 @@ prop_compose! {
         packets in select(vec![4, 1024]),
         placed in vec(any::<u8>(), FLOWS),
     ) -> Start {
-        let text = "name = \"t\"\nrole = \"tor\"\n[segment]\nipv4 = \"10.0.0.1/24\"\nipv6 = \"fd00:5::1/64\"\n\
-                    [[port]]\ninterface = \"x\"\nkind = \"up\"\n";
-        let mut config = SwitchConfig::parse(text, "model").expect("a sound configuration");
+        let mut config = template();
         config.hello = HelloOptions { interval: Duration(interval), multiplier: 3 };
         config.queues = QueueOptions { packets, control_packets: packets, ..config.queues };
         config.ports = names.iter().zip(rates).map(|(name, rate)| port(name, rate)).collect();
@@ -205,6 +206,13 @@ prop_compose! {
         let placed = placed.into_iter().map(|n| usize::from(n) % pipes).collect();
         Start { config, pipes, chunks, placed }
     }
+}
+
+/// What all configurations have in common, with a port that they have not.
+fn template() -> SwitchConfig {
+    let text = "name = \"t\"\nrole = \"tor\"\n[segment]\nipv4 = \"10.0.0.1/24\"\nipv6 = \"fd00:5::1/64\"\n\
+                [[port]]\ninterface = \"x\"\nkind = \"up\"\n";
+    SwitchConfig::parse(text, "model").expect("a sound configuration")
 }
 
 /// Routes up, by the ports that `mask` chooses.
@@ -250,6 +258,8 @@ struct Model {
     last: BTreeMap<(u32, PortId), u32>,
     /// Ports that had a rate at one time and none at another: what was on its way then may be overtaken.
     unordered: BTreeSet<PortId>,
+    /// Interfaces whose peer said hello since they were added.
+    heard: BTreeSet<&'static str>,
     burst: Burst,
     arrived: u64,
     left: u64,
@@ -286,6 +296,7 @@ impl Model {
             sequence: [0; FLOWS],
             last: BTreeMap::new(),
             unordered: BTreeSet::new(),
+            heard: BTreeSet::new(),
             burst: Burst::new(),
             arrived: 0,
             left: 0,
@@ -362,13 +373,15 @@ impl Model {
         self.arrive(p, port, &frame);
     }
 
-    fn hello(&mut self, p: usize, name: &str, state: LinkState, hears: bool) {
+    fn hello(&mut self, p: usize, name: &'static str, state: LinkState, hears: bool) {
         let Some(port) = self.workers[p].id(name) else { return };
+        self.heard.insert(name);
         let us = LinkEnd { switch: self.config.id, port };
         let sender = LinkEnd { switch: SwitchId(99), port: PortId(1) };
         let (state, heard) = if hears { (state, Some(us)) } else { (LinkState::Down, None) };
         let mut frame = [0; hello::FRAME_LEN];
-        Hello { state, multiplier: 3, interval: 1_000_000, sender, heard }.emit(MacAddr([2, 0x66, 0, 0, 0, 1]), &mut frame);
+        Hello { state, multiplier: 3, interval: 1_000_000, sender, heard }
+            .emit(MacAddr([2, 0x66, 0, 0, 0, 1]), &mut frame);
         self.arrive(p, port, &frame);
     }
 
@@ -451,8 +464,12 @@ impl Model {
                 let name = new.ports[n % count].interface.clone();
                 new = new.without_port(&name).expect("a port that is there");
             }
-            Change::Add(n, _) if new.port(NAMES[*n]).is_some() => return,
-            Change::Add(n, rate) => {
+            Change::Add(n, _) | Change::Replace(_, n, _) if new.port(NAMES[*n]).is_some() => return,
+            Change::Add(n, rate) | Change::Replace(_, n, rate) => {
+                if let Change::Replace(old, ..) = change {
+                    let name = new.ports[old % count].interface.clone();
+                    new = new.without_port(&name).expect("a port that is there");
+                }
                 let prefixes: &[_] = if *n < HOSTS { &[] } else { &["0.0.0.0/0".parse().expect("a prefix")] };
                 new = new.with_port(port(NAMES[*n], *rate), prefixes);
             }
@@ -464,11 +481,38 @@ impl Model {
         if new.validate().is_err() {
             return;
         }
+        if let Change::Add(n, _) | Change::Replace(_, n, _) = change {
+            self.heard.remove(NAMES[*n]);
+        }
         let plan = diff::diff(&self.config, &self.layout, &new).unwrap_or_else(|e| panic!("{e:?}"));
+        // Packets and notes name a port by its number. Nothing tells those of a port that was removed from those
+        // of its successor, so none may be under way when a number is given away again: it takes the keeper
+        // longer to open a port than the workers to make a pass. Where one step does both, this is only so if
+        // all pipes take it at once, which workers do not; that is known, and not what is tested here.
+        if plan.commands.iter().any(|c| matches!(c, Command::AddPort(..))) {
+            self.exchange_all();
+        }
+        let removed = |id: &PortId| plan.commands.iter().any(|c| matches!(c, Command::RemovePort(old) if old == id));
+        let at_once = plan.commands.iter().any(|c| matches!(c, Command::AddPort(id, _) if removed(id)));
         let forwarding = dataplane::forwarding(&new, plan.layout.routes(&new));
         let apply = Rc::new(Apply { commands: plan.commands, forwarding, queues: new.queues });
         self.workers.iter_mut().for_each(|w| w.coming.push_back(apply.clone()));
         (self.config, self.layout) = (new, plan.layout);
+        if at_once {
+            (0..self.workers.len()).for_each(|p| self.apply(p));
+        }
+    }
+
+    /// What is under way between pipes arrives.
+    fn exchange_all(&mut self) {
+        for _ in 0..ROUNDS {
+            (0..self.workers.len()).for_each(|p| self.send(p));
+            (0..self.workers.len()).for_each(|p| _ = self.receive(p));
+            if self.workers.iter_mut().all(|w| !w.exchange.has_mail() && w.plane.handing().is_empty()) {
+                return;
+            }
+        }
+        panic!("what is under way between pipes does not arrive");
     }
 
     /// A change that was begun reaches one pipe.
@@ -627,6 +671,14 @@ impl Model {
             let live: Vec<_> = w.plane.live().iter().filter(|id| present(*id).is_some()).collect();
             let kept: Vec<_> = first.plane.live().iter().filter(|id| present(*id).is_some()).collect();
             assert_eq!(live, kept, "live ports of pipe {p} and of pipe 0");
+            for (id, port) in (0..).map(PortId).zip(&w.ports) {
+                let Some(port) = port.as_ref().filter(|p| p.enabled) else { continue };
+                let trusted = !self.heard.contains(port.interface.as_str());
+                assert!(
+                    !trusted || w.plane.live().contains(id),
+                    "pipe {p}: a peer at {id} that never spoke is not trusted"
+                );
+            }
             for s in w.plane.stations(self.now) {
                 let host = present(s.port).is_some_and(|p| p.kind == PortKind::Host);
                 assert!(host, "pipe {p}: a station at port {}, which is no host port in service: {}", s.port, s.mac);
@@ -713,4 +765,21 @@ proptest! {
         ops.iter().for_each(|op| model.run(op));
         model.shut_down(first);
     }
+}
+
+#[test]
+fn a_flooded_port_of_another_pipe_leaves_chunks_to_receive_with() {
+    let mut config = template();
+    config.ports = vec![port("h0", 0), port("u1", 1_000_000), port("u2", 0)];
+    set_routes(&mut config, 0b010);
+    let mut model = Model::new(&Start { config, pipes: 2, chunks: 64, placed: vec![0; FLOWS] });
+    for _ in 0..200 {
+        for op in [Op::Flow(0, 8), Op::Pass(0), Op::Pass(1)] {
+            model.run(&op);
+            assert!(model.workers[0].pool.free_count() > 0, "port 1 of pipe 1 has every chunk of pipe 0");
+        }
+    }
+    assert_eq!(model.arrived, 1_600, "each frame found a chunk");
+    model.rest();
+    model.shut_down(0);
 }
