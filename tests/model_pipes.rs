@@ -152,6 +152,8 @@ fn op() -> impl Strategy<Value = Op> {
     let state = select(vec![LinkState::Down, LinkState::Init, LinkState::Up]);
     prop_oneof![
         100 => (0..FLOWS, 1..8usize).prop_map(|(flow, count)| Op::Flow(flow, count)),
+        // More than fits a parcel, and all parcels.
+        5 => (0..FLOWS, 100..400usize).prop_map(|(flow, count)| Op::Flow(flow, count)),
         40 => n().prop_map(Op::Receive),
         40 => n().prop_map(Op::Send),
         30 => (n(), n(), 1..BURST).prop_map(|(p, port, room)| Op::Transmit(p, port, room)),
@@ -194,7 +196,7 @@ prop_compose! {
         mask in any::<u8>(),
         interval in select(vec![0, SECONDS]),
         pipes in 2..4usize,
-        chunks in select(vec![16, 48, 128]),
+        chunks in select(vec![16, 48, 128, 1024]),
         packets in select(vec![4, 1024]),
         placed in vec(any::<u8>(), FLOWS),
     ) -> Start {
