@@ -169,6 +169,17 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// What happens while nothing is sent, neither to other pipes nor out of the switch.
+fn hasty() -> impl Strategy<Value = Op> {
+    let n = || any::<u8>().prop_map(usize::from);
+    prop_oneof![
+        3 => (0..FLOWS, 1..8usize).prop_map(|(flow, count)| Op::Flow(flow, count)),
+        1 => change().prop_map(Op::Change),
+        1 => n().prop_map(|n| Op::Change(Change::Remove(n))),
+        3 => n().prop_map(Op::Apply),
+    ]
+}
+
 #[derive(Clone)]
 struct Start {
     config: SwitchConfig,
@@ -761,10 +772,11 @@ proptest! {
     fn a_shutdown_leaves_nothing_under_way_whatever_was_in_flight(
         start in start(),
         ops in vec(op(), 0..120),
+        last in vec(hasty(), 0..20),
         first in 0..3usize,
     ) {
         let mut model = Model::new(&start);
-        ops.iter().for_each(|op| model.run(op));
+        ops.iter().chain(&last).for_each(|op| model.run(op));
         model.shut_down(first);
     }
 }
