@@ -34,6 +34,7 @@ use super::clock::now;
 use super::default_route::check_default_route;
 use super::netns::{Home, Identity};
 use super::open::{Site, check_frames, check_mtu, look, open_port};
+use super::report::{Body, Report};
 use super::wait::{Waiter, Waker};
 
 /// Between two looks at ports that are absent, and at namespaces that may be new.
@@ -68,7 +69,7 @@ pub(super) enum Notice {
     /// A port has lost its socket in one pipe; this is it.
     Detached { switch: usize, pipe: usize, port: PortId, socket: Box<XdpPort>, why: String },
     /// Somebody wants a change.
-    Change { switch: usize, change: Change, answer: Sender<Result<Vec<String>, String>> },
+    Change { switch: usize, change: Change, answer: Sender<Result<Report, String>> },
     /// Every switch is to become what its file says.
     Reload,
     /// The end.
@@ -425,8 +426,10 @@ impl Keeper {
                     }
                     Notice::Change { switch, change, answer } => {
                         let kept = &mut self.switches[switch];
+                        let changed = kept.change(&self.home, change);
+                        let report = changed.map(|changed| Report::of(&kept.config, Body::Changed { changed }));
                         // Whoever asked may have gone.
-                        let _ = answer.send(kept.change(&self.home, change));
+                        let _ = answer.send(report);
                     }
                     Notice::Reload => self.reload(),
                 }

@@ -212,6 +212,32 @@ fn an_mtu_that_changes_while_the_switch_runs_is_kept_to_from_then_on() {
 }
 
 #[test]
+fn an_interface_that_shrinks_below_the_configured_mtu_bounds_what_leaves_and_each_drop_is_counted() {
+    let Some(_turn) = turn("mtu-shrinks") else { return };
+    let bed = Bed::new("shrink", &[Host; 2]);
+    let switch = bed.start(&bed.toml("mtu = 1500"), &[]);
+    ping_all_pairs(&bed.hosts);
+    let ping = |bytes: &str| bed.hosts[0].ping(bed.hosts[1].ipv4.into(), &["-M", "do", "-s", bytes]);
+    let mtu = |interface: u16, in_force| {
+        ip(&bed.switch, &format!("link set p1 mtu {interface}"));
+        ip(&bed.hosts[1].netns, &format!("link set eth0 mtu {interface}"));
+        wait_for(&switch, "p1", |_, _| books::port(&switch.socket, "p1").mtu == in_force);
+    };
+    mtu(9000, 1500);
+    ping("1472").answered();
+    mtu(1400, 1400);
+    ping("1372").answered();
+    // The kernel would take it and drop it without a word to the switch.
+    drop(ping("1373"));
+    let too_big = || books::port(&switch.socket, "p0").ingress_drops.get("too_big").copied();
+    wait_for(&switch, "p0", |_, _| too_big() == Some(2));
+    books::at_rest(&switch.socket);
+    mtu(1500, 1500);
+    ping("1472").answered();
+    switch.stop();
+}
+
+#[test]
 fn killed_at_full_load_it_starts_again_at_once_in_either_mode() {
     let Some(_turn) = turn("kill-load") else { return };
     let bed = Bed::new("kload", &[Host, Host]);

@@ -311,8 +311,9 @@ impl XdpPort {
 /// A socket on a queue of `device`.
 fn open_rings(memory: &Memory, device: &Device, queue: u32) -> Result<Queues, XdpError> {
     let name = &device.name;
-    // They count only without an anchor, for the first port.
-    let flags = BindFlags::XDP_USE_NEED_WAKEUP;
+    // They count only without an anchor, for the first port; the others take over what it has. Without
+    // XDP_COPY a driver might choose zero-copy.
+    let flags = BindFlags::XDP_COPY | BindFlags::XDP_USE_NEED_WAKEUP;
     bind(&memory.umem, name, queue, RING, flags).map_err(|cause| {
         let remedy = match cause.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_NET_RAW".into(),
