@@ -163,7 +163,7 @@ static __always_inline int is_for_kernel(struct xdp_md *ctx)
 }
 
 // An interface is the switch's whole: a frame of a queue without a socket (one that is being closed, or that
-// `ethtool -L` added) is dropped (the helper's fallback action), never handed to the kernel's stack.
+// `ethtool -L` added) is dropped (the helper's fallback action), not handed to the kernel's stack.
 static __always_inline int redirect(struct xdp_md *ctx)
 {
 	return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_DROP);

@@ -6,10 +6,12 @@
 
 mod address;
 mod answer;
+mod backoff;
 mod clock;
 mod control;
 mod default_route;
 pub mod exchange;
+mod inbox;
 mod keeper;
 mod limit;
 mod merge;
@@ -19,6 +21,7 @@ mod open;
 mod privilege;
 pub mod report;
 mod slot;
+mod told;
 mod wait;
 mod worker;
 
