@@ -162,10 +162,11 @@ static __always_inline int is_for_kernel(struct xdp_md *ctx)
 	return 0;
 }
 
-// A queue without a socket keeps its frames for the kernel (the helper's fallback action).
+// An interface is the switch's whole: a frame of a queue without a socket (one that is being closed, or that
+// `ethtool -L` added) is dropped (the helper's fallback action), not handed to the kernel's stack.
 static __always_inline int redirect(struct xdp_md *ctx)
 {
-	return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
+	return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_DROP);
 }
 
 SEC("xdp")

@@ -92,7 +92,7 @@ pub enum Show {
     Queues,
     /// Drops by reason.
     Drops,
-    /// The thread that runs the switch.
+    /// The threads that run the switch.
     Workers,
     /// Frame memory.
     Umem,

@@ -178,8 +178,8 @@ where
 }
 
 /// The forwarding part of a configuration. `mtus` are the ports' MTUs in bytes of IP packet, by
-/// [`PortId`]: those of the interfaces. They bound what may arrive, and what may leave where the
-/// configuration gives no bound of its own.
+/// [`PortId`]: those of the interfaces. They bound what may arrive and what may leave; the
+/// configuration can only lower the bound of what may leave.
 pub fn fabric_config(config: &SwitchConfig, mtus: &[u16], pipe: Pipe) -> FabricConfig {
     let routes = config.routes.iter().map(|r| (r.prefix, r.ports.iter().copied().collect())).collect();
     FabricConfig {
@@ -199,7 +199,7 @@ fn fabric_port(port: &PortConfig, mtu: u16) -> FabricPort {
     FabricPort {
         kind: port.kind,
         peer: port.peer_mac.unwrap_or(crate::config::FABRIC_MAC),
-        mtu: port.mtu.unwrap_or(mtu),
+        mtu: port.mtu_on(mtu),
         rx_mtu: mtu,
         hello: port.hello,
     }

@@ -200,10 +200,8 @@ impl Running {
         assert_eq!(ports, by_name(config));
         assert_eq!(self.routes(), routes(config));
         assert_eq!((&self.addresses, &self.queues, &self.hello), (&addresses(config), &config.queues, &config.hello));
-        for (id, port) in (0..).map(PortId).zip(&self.ports) {
-            let name = port.as_ref().map(|p| p.interface.as_str());
-            assert_eq!(layout.interface(id), name);
-            assert!(name.is_none_or(|name| layout.port(name) == Some(id)));
+        for name in NAMES {
+            assert_eq!(layout.port(name), self.number(name).map(|number| PortId(number as u8)), "{name}");
         }
     }
 }

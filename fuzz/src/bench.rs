@@ -41,7 +41,7 @@ impl Wire {
 
 /// A packet of the MTU behind a header and one tag.
 fn longest(config: &PortConfig, mtu: u16) -> usize {
-    usize::from(config.mtu.unwrap_or(mtu)) + ethernet::HEADER_LEN + ethernet::TAG_LEN
+    usize::from(config.mtu_on(mtu)) + ethernet::HEADER_LEN + ethernet::TAG_LEN
 }
 
 /// A switch under test.
@@ -94,7 +94,8 @@ impl Bench {
 
     /// The name of a port's interface.
     pub fn interface(&self, id: PortId) -> &str {
-        self.layout.interface(id).expect("a port that is there")
+        let mut names = self.config.ports.iter().map(|p| p.interface.as_str());
+        names.find(|name| self.layout.port(name) == Some(id)).expect("a port that is there")
     }
 
     /// Tells the switch whether a port is in service.

@@ -14,7 +14,6 @@ use super::run::Poll;
 use super::{Failure, Outcome, print, start_logging};
 
 #[derive(Subcommand, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 pub(super) enum LabCommand {
     /// Make namespaces, links and addresses, start every switch, and wait until they forward
     Up(Box<UpArgs>),

@@ -22,11 +22,6 @@ impl Layout {
         self.0.iter().position(|name| name.as_deref() == Some(interface)).map(|i| PortId(i as u8))
     }
 
-    /// The interface of a port.
-    pub fn interface(&self, port: PortId) -> Option<&str> {
-        self.0.get(port.index())?.as_deref()
-    }
-
     fn add(&mut self, interface: &str) -> PortId {
         let free = self.0.iter().position(Option::is_none).unwrap_or_else(|| {
             self.0.push(None);

@@ -210,7 +210,8 @@ pub struct PortConfig {
     pub kind: PortKind,
     /// Rate the port is paced to; 0 = unlimited.
     pub rate: BitRate,
-    /// MTU in bytes of L3 ([`MTU`]); `None` keeps the interface's own.
+    /// MTU in bytes of L3 ([`MTU`]), in force as [`PortConfig::mtu_on`] says; `None` keeps the
+    /// interface's own.
     pub mtu: Option<u16>,
     /// Where the XDP program hooks in.
     pub mode: XdpMode,
@@ -272,6 +273,15 @@ pub struct SwitchConfig {
     pub ports: Vec<PortConfig>,
     /// Routes beside the segment's own, each prefix once, in no order that matters.
     pub routes: Vec<RouteConfig>,
+}
+
+impl PortConfig {
+    /// MTU in bytes of L3 of what leaves by an interface with the MTU `interface`: what the
+    /// configuration says is at most that when the port is opened, but an interface can shrink
+    /// afterwards, and what is longer the kernel drops without a word.
+    pub fn mtu_on(&self, interface: u16) -> u16 {
+        self.mtu.map_or(interface, |configured| configured.min(interface))
+    }
 }
 
 impl SwitchConfig {

@@ -1,6 +1,7 @@
 //! A worker's answers to the control socket, put together between two passes, so that they are
 //! consistent.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::control::Show;
@@ -23,12 +24,7 @@ impl Worker {
     /// The answer to one request.
     pub(super) fn report(&self, ask: &Ask) -> Report {
         let r = &self.switches[ask.switch];
-        Report {
-            switch: r.config.name.clone(),
-            role: r.config.role,
-            selector: r.config.selector.to_string(),
-            body: self.body(r, ask.show),
-        }
+        Report::of(&r.config, self.body(r, ask.show))
     }
 
     fn body(&self, r: &Running, show: Show) -> Body {
@@ -125,7 +121,7 @@ impl Running {
             id,
             kind: config.kind,
             state: if link.live { "up".into() } else { "down".into() },
-            reason: slot.out_of_service().or_else(|| (!link.live).then(|| link.why.text())).map(String::from),
+            reason: slot.out_of_service().or_else(|| (!link.live).then(|| link.why.text().into())).map(Cow::into_owned),
             link: (config.kind != PortKind::Host).then(|| LinkReport {
                 hello: link.mode,
                 state: link.state.name().into(),
@@ -136,7 +132,7 @@ impl Running {
             }),
             mode: config.mode,
             rate: self.plane.queues().rate(id),
-            mtu: config.mtu.unwrap_or(slot.mtu()),
+            mtu: config.mtu_on(slot.mtu()),
             mac: slot.device.mac,
             rx: c.rx,
             rx_bytes: c.rx_bytes,

@@ -21,7 +21,7 @@ use nix::sys::stat::{Mode, fchmod};
 use crate::control::{Change, MAX_REQUEST, Refusal, Request, Show, read_request};
 
 use super::keeper::Notice;
-use super::report::{Body, Report};
+use super::report::Report;
 use super::wait::Waker;
 use super::worker::ToKeeper;
 
@@ -53,6 +53,7 @@ pub(super) struct Ask {
 pub(super) struct Target {
     /// The switch's number among all of the runtime.
     pub number: usize,
+    /// By pipe.
     pub pipes: Vec<PipeTarget>,
     pub keeper: ToKeeper,
 }
@@ -325,10 +326,10 @@ fn client(stream: UnixStream, target: &Target) -> io::Result<()> {
 fn change(target: &Target, change: Change) -> Result<Report, String> {
     let (answer, answers) = bounded(1);
     target.keeper.tell(Notice::Change { switch: target.number, change, answer });
-    let changed = answers
+    // Whole as the keeper gives it: to ask a worker for anything more could fail, after the change was done.
+    answers
         .recv_timeout(CHANGE_TIMEOUT)
-        .map_err(|_| "the switch did not answer in time: `weft show ports` tells whether it changed".to_string())??;
-    Ok(Report { body: Body::Changed { changed }, ..ask(target, Show::Drops)? })
+        .map_err(|_| "the switch did not answer in time: `weft show ports` tells whether it changed".to_string())?
 }
 
 /// Asks every pipe of the switch; their answers are put together.
@@ -375,6 +376,8 @@ pub fn query(path: &Path, request: &Request) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::Role;
+    use crate::runtime::report::Body;
     use crate::runtime::wait::Waiter;
     use nix::sys::stat::umask;
     use nix::time::{ClockId, clock_gettime};
@@ -402,6 +405,26 @@ mod tests {
         let mut answer = String::new();
         BufReader::new(stream).read_line(&mut answer).unwrap();
         answer.contains("not a request")
+    }
+
+    #[test]
+    fn a_change_that_was_done_is_answered_so_though_no_worker_answers() {
+        let (notices, noticed) = bounded(1);
+        let mut target = target();
+        target.keeper.notices = notices;
+        let done = Report {
+            switch: "s".into(),
+            role: Role::Tor,
+            selector: "ecmp".into(),
+            body: Body::Changed { changed: vec!["port `p2` removed".into()] },
+        };
+        let answered = done.clone();
+        let keeper = thread::spawn(move || match noticed.recv().unwrap() {
+            Notice::Change { answer, .. } => answer.send(Ok(answered)).unwrap(),
+            _ => panic!("another notice"),
+        });
+        assert_eq!(change(&target, Change::Del("p2".into())), Ok(done));
+        keeper.join().unwrap();
     }
 
     #[test]

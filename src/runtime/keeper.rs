@@ -7,7 +7,8 @@
 //! A port is attached, being detached (its worker was told to give up the socket, or did so by
 //! itself, and has not sent it yet) or absent. What is absent is opened as soon as its interface is
 //! there: the kernel says so ([`LinkMonitor`]), and if it can't, because the namespace itself was made
-//! anew, a look every [`LOOK`] finds it.
+//! anew, a look every [`LOOK`] finds it. Opening that fails is tried again at growing intervals
+//! ([`Backoff`]): it keeps this thread from the other ports.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -30,10 +31,14 @@ use crate::wire::MacAddr;
 
 use super::RuntimeError;
 use super::address::{local_addresses, of_interface};
+use super::backoff::Backoff;
 use super::clock::now;
 use super::default_route::check_default_route;
+use super::inbox::Inbox;
 use super::netns::{Home, Identity};
 use super::open::{Site, check_frames, check_mtu, look, open_port};
+use super::report::{Body, Report};
+use super::told::Told;
 use super::wait::{Waiter, Waker};
 
 /// Between two looks at ports that are absent, and at namespaces that may be new.
@@ -68,7 +73,7 @@ pub(super) enum Notice {
     /// A port has lost its socket in one pipe; this is it.
     Detached { switch: usize, pipe: usize, port: PortId, socket: Box<XdpPort>, why: String },
     /// Somebody wants a change.
-    Change { switch: usize, change: Change, answer: Sender<Result<Vec<String>, String>> },
+    Change { switch: usize, change: Change, answer: Sender<Result<Report, String>> },
     /// Every switch is to become what its file says.
     Reload,
     /// The end.
@@ -97,7 +102,21 @@ enum State {
     Attached(Device),
     /// So many pipes have not sent their sockets yet.
     Detaching(usize),
-    Absent(String),
+    Absent(Absent),
+}
+
+/// A port that has no socket.
+#[derive(Default)]
+struct Absent {
+    /// Why, as everybody was told.
+    why: String,
+    /// The same without who holds what it needs, which takes long to find out.
+    cause: String,
+    /// The interface when it was last tried to open it; none if there was none.
+    seen: Option<Device>,
+    /// Whether that does not carry the default route.
+    is_free: bool,
+    backoff: Backoff,
 }
 
 struct KeptPort {
@@ -109,13 +128,13 @@ struct KeptPort {
 
 struct Local {
     program: Arc<LocalAddresses>,
-    told: Option<(MacAddr, Vec<IpAddr>)>,
+    told: Told<(MacAddr, Vec<IpAddr>)>,
 }
 
 impl Local {
     /// That of a port's sockets, which share one program.
     fn of(sockets: &[XdpPort]) -> Option<Local> {
-        Some(Local { program: sockets.first()?.local()?, told: None })
+        Some(Local { program: sockets.first()?.local()?, told: Told::default() })
     }
 }
 
@@ -157,11 +176,11 @@ impl Kept {
         }
     }
 
-    /// Brings the state of every port up to date with its interface.
-    fn look(&mut self, home: &Home) {
+    /// Brings the state of every port up to date with its interface; `said` that some may have changed.
+    fn look(&mut self, home: &Home, said: bool) {
         self.look_for_namespace(home);
         for i in 0..self.ports.len() {
-            self.look_at(home, PortId(i as u8));
+            self.look_at(home, PortId(i as u8), said);
         }
         self.tell_addresses(home);
     }
@@ -178,12 +197,11 @@ impl Kept {
         for port in self.ports.iter_mut().flatten() {
             let (State::Attached(device), Some(local)) = (&port.state, &mut port.local) else { continue };
             let now = (device.mac, of_interface(&all, &device.name));
-            if local.told.as_ref() != Some(&now) {
-                match local.program.set(now.0, &now.1) {
-                    Ok(()) => debug!(port = device.name, addresses = ?now.1, "left to the kernel"),
-                    Err(error) => warn!(switch = self.config.name, %error, "some frames don't reach the kernel"),
-                }
-                local.told = Some(now);
+            let Local { program, told } = local;
+            match told.bring(now, |(mac, addresses)| program.set(*mac, addresses)) {
+                Some(Ok((_, addresses))) => debug!(port = device.name, ?addresses, "left to the kernel"),
+                Some(Err(error)) => warn!(switch = self.config.name, error, "some frames don't reach the kernel"),
+                None => {}
             }
         }
     }
@@ -213,10 +231,10 @@ impl Kept {
         }
     }
 
-    fn look_at(&mut self, home: &Home, id: PortId) {
+    fn look_at(&mut self, home: &Home, id: PortId, said: bool) {
         let Some(port) = &mut self.ports[id.index()] else { return };
         let found = self.site.devices.query(&port.config.interface);
-        match (&port.state, found) {
+        match (&mut port.state, found) {
             (State::Attached(device), Ok(found)) if found.index == device.index => {
                 if found != *device {
                     port.state = State::Attached(found.clone());
@@ -226,34 +244,58 @@ impl Kept {
             (State::Attached(_), Ok(_)) => self.detach(id, "interface was made anew", None),
             (State::Attached(_), Err(e)) => self.detach(id, &gone(&e), None),
             (State::Detaching(_), _) => {}
-            (State::Absent(_), Ok(device)) => self.attach(home, id, device),
-            (State::Absent(_), Err(e)) => self.absent(id, gone(&e)),
+            (State::Absent(absent), Ok(device)) => {
+                let time = now();
+                if said {
+                    absent.backoff.prod(time);
+                }
+                // What is new is tried at once.
+                if absent.seen.as_ref() != Some(&device) || absent.backoff.is_due(time) {
+                    self.attach(home, id, device);
+                }
+            }
+            (State::Absent(absent), Err(e)) => {
+                absent.seen = None;
+                self.absent(id, gone(&e));
+            }
         }
     }
 
     /// The port has no socket, and no interface to open one on.
     fn absent(&mut self, id: PortId, why: String) {
         let Some(port) = &mut self.ports[id.index()] else { return };
-        if matches!(&port.state, State::Absent(before) if *before == why) {
-            return;
-        }
+        let mut absent = match &mut port.state {
+            State::Absent(before) if before.why == why => return,
+            State::Absent(before) => std::mem::take(before),
+            _ => Absent::default(),
+        };
         warn!(switch = self.config.name, port = port.config.interface, reason = why, "port is out of service");
-        port.state = State::Absent(why.clone());
+        absent.why.clone_from(&why);
+        absent.cause.clone_from(&why);
+        port.state = State::Absent(absent);
         port.local = None;
         self.order(|switch| Order::Absent { switch, port: id, why: why.clone() });
     }
 
     fn attach(&mut self, home: &Home, id: PortId, device: Device) {
-        let Some(port) = &self.ports[id.index()] else { return };
-        let opened = check_mtu(&port.config, &device).and_then(|()| {
+        let Some(KeptPort { config, state: State::Absent(before), .. }) = &self.ports[id.index()] else { return };
+        let mut is_free = before.is_free && before.seen.as_ref() == Some(&device);
+        let mut cause = None;
+        let opened = check_mtu(config, &device).and_then(|()| {
             inside(home, &self.site, || {
-                check_default_route(&device, self.site.force)?;
-                open_port(&self.site.memory, &self.config, &port.config, device.clone()).map_err(|e| e.to_string())
+                if !is_free {
+                    check_default_route(&device, self.site.force)?;
+                    is_free = true;
+                }
+                open_port(&self.site.memory, &self.config, config, device.clone()).map_err(|e| {
+                    let bare = cause.insert(e.to_string());
+                    if *bare == before.cause { before.why.clone() } else { e.name_holder().to_string() }
+                })
             })
         });
         match opened {
             Ok(sockets) => {
-                info!(switch = self.config.name, port = port.config.interface, "port is attached again");
+                info!(switch = self.config.name, port = config.interface, "port is attached again");
                 self.attached(id, device.clone(), Local::of(&sockets));
                 self.tell_addresses(home);
                 for (worker, socket) in self.workers.iter().zip(sockets) {
@@ -261,7 +303,15 @@ impl Kept {
                     worker.order(|switch| Order::Attach { switch, port: id, device, socket });
                 }
             }
-            Err(why) => self.absent(id, why),
+            Err(why) => {
+                self.absent(id, why);
+                let Some(KeptPort { state: State::Absent(absent), .. }) = &mut self.ports[id.index()] else { return };
+                if let Some(cause) = cause {
+                    absent.cause = cause;
+                }
+                (absent.seen, absent.is_free) = (Some(device), is_free);
+                absent.backoff.failed(now());
+            }
         }
     }
 
@@ -287,7 +337,8 @@ impl Kept {
                     check_mtu(port, &device)?;
                     let sockets = inside(home, &self.site, || {
                         check_default_route(&device, self.site.force)?;
-                        open_port(&self.site.memory, &new, port, device.clone()).map_err(|e| e.to_string())
+                        open_port(&self.site.memory, &new, port, device.clone())
+                            .map_err(|e| e.name_holder().to_string())
                     })?;
                     opened.push((*id, device, sockets));
                 }
@@ -302,7 +353,7 @@ impl Kept {
                 Command::RemovePort(id) => self.ports[id.index()] = None,
                 Command::AddPort(id, config) => {
                     let opened = opened.iter().find(|(opened, ..)| opened == id);
-                    let state = opened.map_or(State::Absent(String::new()), |(_, d, _)| State::Attached(d.clone()));
+                    let state = opened.map_or(State::Absent(Absent::default()), |(_, d, _)| State::Attached(d.clone()));
                     let local = opened.and_then(|(.., sockets)| Local::of(sockets));
                     let kept = Some(KeptPort { config: config.clone(), state, local });
                     match self.ports.get_mut(id.index()) {
@@ -397,7 +448,7 @@ pub(super) struct Keeper {
     home: Home,
     switches: Vec<Kept>,
     waiter: Waiter,
-    notices: Receiver<Notice>,
+    notices: Inbox<Notice>,
     /// Chunks of closed sockets, and from when on they may be used.
     quarantine: VecDeque<(Instant, ToWorker, Lent)>,
 }
@@ -410,23 +461,25 @@ impl Keeper {
         }
         let home = Home::here()?;
         switches.iter_mut().for_each(|kept| kept.tell_addresses(&home));
-        Ok(Keeper { home, switches, waiter, notices, quarantine: VecDeque::new() })
+        Ok(Keeper { home, switches, waiter, notices: Inbox::new(notices), quarantine: VecDeque::new() })
     }
 
     /// Works until [`Notice::Stop`].
     pub fn run(&mut self) -> Result<(), RuntimeError> {
         let mut next_look = now() + LOOK;
         loop {
-            while let Ok(notice) = self.notices.try_recv() {
+            while let Some(notice) = self.notices.next() {
                 match notice {
                     Notice::Stop => return Ok(()),
                     Notice::Detached { switch, pipe, port, socket, why } => {
                         self.detached(switch, pipe, port, *socket, why);
                     }
                     Notice::Change { switch, change, answer } => {
-                        let kept = &mut self.switches[switch];
+                        let changed = self.change(switch, change);
+                        let config = &self.switches[switch].config;
+                        let report = changed.map(|changed| Report::of(config, Body::Changed { changed }));
                         // Whoever asked may have gone.
-                        let _ = answer.send(kept.change(&self.home, change));
+                        let _ = answer.send(report);
                     }
                     Notice::Reload => self.reload(),
                 }
@@ -435,10 +488,10 @@ impl Keeper {
             let regular = time >= next_look;
             for kept in &mut self.switches {
                 let waits = regular && (kept.site.netns.is_some() || kept.is_waiting());
-                // Both: what has been said is to be taken in any case.
-                if kept.site.monitor.drain() | waits {
+                let said = kept.site.monitor.drain();
+                if said || waits {
                     let before = kept.site.identity;
-                    kept.look(&self.home);
+                    kept.look(&self.home, said);
                     if kept.site.identity != before {
                         self.waiter.watch(kept.site.monitor.as_fd()).map_err(|e| RuntimeError::system("epoll", e))?;
                     }
@@ -474,22 +527,37 @@ impl Keeper {
         }
         if kept.ports[id.index()].as_ref().is_some_and(|p| matches!(p.state, State::Detaching(0))) {
             kept.absent(id, why);
-            kept.look_at(&self.home, id);
+            kept.look_at(&self.home, id, false);
         }
     }
 
+    fn change(&mut self, switch: usize, change: Change) -> Result<Vec<String>, String> {
+        // Sockets of ports that a change before this one removed: what this one adds may be on the same
+        // queues, which are busy as long as these are open.
+        for notice in self.notices.take(|notice| matches!(notice, Notice::Detached { .. })) {
+            if let Notice::Detached { switch, pipe, port, socket, why } = notice {
+                self.detached(switch, pipe, port, *socket, why);
+            }
+        }
+        self.switches[switch].change(&self.home, change)
+    }
+
     fn reload(&mut self) {
-        for kept in self.switches.iter_mut().filter(|k| k.site.source.is_some()) {
-            if let Err(e) = kept.change(&self.home, Change::Reload) {
-                error!(switch = kept.config.name, "not reloaded, nothing was changed: {e}");
+        for switch in 0..self.switches.len() {
+            if self.switches[switch].site.source.is_none() {
+                continue;
+            }
+            if let Err(e) = self.change(switch, Change::Reload) {
+                error!(switch = self.switches[switch].config.name, "not reloaded, nothing was changed: {e}");
             }
         }
     }
 }
 
 impl Kept {
-    /// Whether some port waits for its interface.
+    /// Whether some port waits for its interface, or its program for the interface's addresses.
     fn is_waiting(&self) -> bool {
-        self.ports.iter().flatten().any(|p| matches!(p.state, State::Absent(_)))
+        let is_untold = |p: &KeptPort| p.local.as_ref().is_some_and(|local| local.told.has_failed());
+        self.ports.iter().flatten().any(|p| matches!(p.state, State::Absent(_)) || is_untold(p))
     }
 }

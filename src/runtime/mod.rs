@@ -6,10 +6,12 @@
 
 mod address;
 mod answer;
+mod backoff;
 mod clock;
 mod control;
 mod default_route;
 pub mod exchange;
+mod inbox;
 mod keeper;
 mod limit;
 mod merge;
@@ -19,6 +21,7 @@ mod open;
 mod privilege;
 pub mod report;
 mod slot;
+mod told;
 mod wait;
 mod worker;
 
@@ -295,7 +298,7 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
     let mut wakers: Vec<Waker> = Vec::new();
     let mut setups = Vec::new();
     let mut to_workers: Vec<Vec<ToWorker>> = vec![Vec::new(); config.switches.len()];
-    let mut targets: Vec<Vec<PipeTarget>> = vec![Vec::new(); config.switches.len()];
+    let mut targets: Vec<Vec<(usize, PipeTarget)>> = vec![Vec::new(); config.switches.len()];
     // By worker: which switches' pipes come to it, in the order of its own numbers.
     let mut places = Vec::new();
     for (id, (poll, core, pipes)) in plans.into_iter().enumerate() {
@@ -304,7 +307,7 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
         let ((asks, asked), (orders, ordered)) = (bounded(ASKS), unbounded());
         for (switch, (number, pipe)) in pipes.iter().enumerate() {
             let (asks, orders, waker) = (asks.clone(), orders.clone(), waker.clone());
-            targets[*number].push(PipeTarget { switch, asks, waker: waker.clone() });
+            targets[*number].push((*pipe, PipeTarget { switch, asks, waker: waker.clone() }));
             to_workers[*number].push(ToWorker { pipe: *pipe, switch, orders, waker });
         }
         places.push(pipes);
@@ -313,7 +316,9 @@ pub fn run(config: RuntimeConfig, ready: impl FnOnce()) -> Result<(), RuntimeErr
         setups.push(Setup { id, core, poll, switches: Vec::new(), waiter, asks: asked, orders: ordered, keeper, stop });
     }
     to_workers.iter_mut().for_each(|pipes| pipes.sort_by_key(|to| to.pipe));
-    let targets = targets.into_iter().zip(&config.switches).enumerate().map(|(number, (pipes, instance))| {
+    let targets = targets.into_iter().zip(&config.switches).enumerate().map(|(number, (mut pipes, instance))| {
+        pipes.sort_by_key(|(pipe, _)| *pipe);
+        let pipes = pipes.into_iter().map(|(_, target)| target).collect();
         (instance.config.runtime.control.clone(), Target { number, pipes, keeper: keeper.clone() })
     });
     // Before any interface is touched: a socket that is taken means that this switch runs already.

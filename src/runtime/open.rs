@@ -70,7 +70,7 @@ pub(super) fn open_all(instances: Vec<SwitchInstance>, force: bool) -> Result<Ve
             Memory::split(config.runtime.frames, chunk_size(mtu), config.runtime.workers).map_err(failed)?;
         let mut ports = Vec::new();
         for (port, device) in config.ports.iter().zip(found) {
-            let opened = open_port(&memory, &config, port, device.clone()).map_err(failed)?;
+            let opened = open_port(&memory, &config, port, device.clone()).map_err(|e| failed(e.name_holder()))?;
             ports.push((device, opened));
         }
         let identity = Identity::of(netns.as_deref());
@@ -93,12 +93,22 @@ pub(super) fn look(netns: Option<&Path>) -> Result<(Devices, LinkMonitor), Runti
 
 /// Opens one port of `config` on `device`, in this thread's namespace: a socket for each of the switch's
 /// workers.
+///
+/// # Errors
+/// As for [`XdpPort::open_queues`].
 pub(super) fn open_port(
     memory: &Memory,
     config: &SwitchConfig,
     port: &PortConfig,
     device: Device,
 ) -> Result<Vec<XdpPort>, crate::port::xdp::XdpError> {
+    let options = XdpOptions {
+        mode: port.mode,
+        fill: fill(config, port.kind),
+        complete_checksums: port.kind == PortKind::Host,
+        pass_to_kernel: port.pass_to_kernel,
+    };
+    let opened = XdpPort::open_queues(memory, device, &options, config.runtime.workers as u32)?;
     if port.mode == XdpMode::Generic {
         // The kernel hands over what it has merged or not yet cut, and a buffer takes one frame: unlike
         // native mode, generic mode does not switch that off at a veth's peer.
@@ -110,13 +120,7 @@ pub(super) fn open_port(
             port.interface
         );
     }
-    let options = XdpOptions {
-        mode: port.mode,
-        fill: fill(config, port.kind),
-        complete_checksums: port.kind == PortKind::Host,
-        pass_to_kernel: port.pass_to_kernel,
-    };
-    XdpPort::open_queues(memory, device, &options, config.runtime.workers as u32)
+    Ok(opened)
 }
 
 /// Refuses a port that is to carry more than its interface.

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::SwitchConfig;
 use crate::counters::{Drops, PortCounters};
 use crate::fabric::HelloMode;
 use crate::id::{PortId, PortKind, Role, SwitchId, XdpMode};
@@ -33,6 +34,13 @@ pub struct Report {
     /// What was asked for.
     #[serde(flatten)]
     pub body: Body,
+}
+
+impl Report {
+    pub(super) fn of(config: &SwitchConfig, body: Body) -> Report {
+        let selector = config.selector.to_string();
+        Report { switch: config.name.clone(), role: config.role, selector, body }
+    }
 }
 
 /// What was asked for: the first field of each is the word that was asked with.

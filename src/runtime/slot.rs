@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::io;
 
 use crate::config::PortConfig;
@@ -17,6 +18,8 @@ pub(super) struct PortSlot {
     pub config: PortConfig,
     /// The interface, as it was last seen.
     pub device: Device,
+    /// Workers of the switch, each of which serves one RX queue.
+    workers: u32,
     pub socket: Option<FaultPort<XdpPort>>,
     /// Why there is no socket.
     pub absent: String,
@@ -29,11 +32,12 @@ pub(super) struct PortSlot {
 }
 
 impl PortSlot {
-    /// A port that has no socket yet.
-    pub fn new(config: PortConfig, device: Device) -> PortSlot {
+    /// A port that has no socket yet, of a switch with so many workers.
+    pub fn new(config: PortConfig, device: Device, workers: usize) -> PortSlot {
         PortSlot {
             config,
             device,
+            workers: workers as u32,
             socket: None,
             absent: "not open yet".into(),
             earlier: DeviceStats::default(),
@@ -44,12 +48,16 @@ impl PortSlot {
     }
 
     /// Why it carries no traffic, as far as interface and configuration go.
-    pub fn out_of_service(&self) -> Option<&str> {
+    pub fn out_of_service(&self) -> Option<Cow<'_, str>> {
         match () {
-            () if !self.config.enabled => Some("taken out of service"),
-            () if self.socket.is_none() => Some(&self.absent),
-            () if !self.device.up => Some("interface is down"),
-            () if !self.device.carrier => Some("no carrier"),
+            () if !self.config.enabled => Some("taken out of service".into()),
+            () if self.socket.is_none() => Some(self.absent.as_str().into()),
+            () if !self.device.up => Some("interface is down".into()),
+            // Frames of a queue without a worker are dropped, and one without a queue gets none.
+            () if self.device.rx_queues != self.workers => {
+                Some(format!("has {} RX queues, the switch {} workers", self.device.rx_queues, self.workers).into())
+            }
+            () if !self.device.carrier => Some("no carrier".into()),
             () => None,
         }
     }

@@ -134,7 +134,7 @@ impl Worker {
                 .ports
                 .iter()
                 .zip(&ports)
-                .map(|(p, (device, _))| PortSlot::new(p.clone(), device.clone()))
+                .map(|(p, (device, _))| PortSlot::new(p.clone(), device.clone(), config.runtime.workers))
                 .collect();
             let mtus: Vec<u16> = slots.iter().map(PortSlot::mtu).collect();
             let plane = dataplane::build_pipe(&config, &mtus, exchange.pipe());
@@ -435,7 +435,7 @@ impl Running {
             let (switch, port) = (&self.config.name, &slot.config.interface);
             match reason {
                 _ if !self.tells() => {}
-                Some(reason) => warn!(switch, port, reason, "port is down"),
+                Some(reason) => warn!(switch, port, %reason, "port is down"),
                 None => info!(switch, port, "port is up"),
             }
             self.plane.set_port_up(id, up, &mut self.pool);
@@ -463,7 +463,7 @@ impl Running {
                 Command::AddPort(id, port) => {
                     let at = opened.iter_mut().find(|o| o.as_ref().is_some_and(|(opened, ..)| *opened == id));
                     let Some((_, device, socket)) = at.and_then(Option::take) else { continue };
-                    let slot = PortSlot::new(port, device.clone());
+                    let slot = PortSlot::new(port, device.clone(), self.config.runtime.workers);
                     self.plane.add_port(id, &slot.config, &self.config.queues, slot.mtu());
                     match self.ports.get_mut(id.index()) {
                         Some(free) => *free = Some(slot),

@@ -340,8 +340,17 @@ impl Bed {
 
     /// The same of the binary `weft` by a command that becomes it, like `setpriv`.
     pub fn start_by(&self, before: &[&str], weft_path: &Path, toml: &str, arguments: &[&str]) -> Switch {
-        let config = self.write("s.toml", toml);
-        let log = self.path("s.log");
+        self.start_as("s", before, weft_path, toml, arguments)
+    }
+
+    /// Starts one more, whose files are called `name`.
+    pub fn start_beside(&self, toml: &str, name: &str) -> Switch {
+        self.start_as(name, &[], env!("CARGO_BIN_EXE_weft").as_ref(), toml, &[])
+    }
+
+    fn start_as(&self, name: &str, before: &[&str], weft_path: &Path, toml: &str, arguments: &[&str]) -> Switch {
+        let config = self.write(&format!("{name}.toml"), toml);
+        let log = self.path(&format!("{name}.log"));
         // Not under `timeout`, which would stand between it and a signal: Switch ends it.
         let mut command = Command::new(before.first().map_or(weft_path.as_os_str(), OsStr::new));
         if let [_, options @ ..] = before {
@@ -350,7 +359,7 @@ impl Bed {
         command.arg("run").arg(config).args(arguments).stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
         let child = self.switch.spawn(&mut command).unwrap();
-        let mut switch = Switch { child, log, socket: self.socket() };
+        let mut switch = Switch { child, log, socket: self.path(&format!("{name}.sock")) };
         let deadline = Instant::now() + Duration::from_secs(20);
         while !weft(&["show", "workers", "--socket", switch.socket.to_str().unwrap()]).status.success() {
             let ended = switch.child.try_wait().unwrap();

@@ -1,3 +1,6 @@
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -209,6 +212,101 @@ fn an_mtu_that_changes_while_the_switch_runs_is_kept_to_from_then_on() {
     });
     books::at_rest(&switch.socket);
     switch.stop();
+}
+
+#[test]
+fn an_interface_that_shrinks_below_the_configured_mtu_bounds_what_leaves_and_each_drop_is_counted() {
+    let Some(_turn) = turn("mtu-shrinks") else { return };
+    let bed = Bed::new("shrink", &[Host; 2]);
+    let switch = bed.start(&bed.toml("mtu = 1500"), &[]);
+    ping_all_pairs(&bed.hosts);
+    let ping = |bytes: &str| bed.hosts[0].ping(bed.hosts[1].ipv4.into(), &["-M", "do", "-s", bytes]);
+    let mtu = |interface: u16, in_force| {
+        ip(&bed.switch, &format!("link set p1 mtu {interface}"));
+        ip(&bed.hosts[1].netns, &format!("link set eth0 mtu {interface}"));
+        wait_for(&switch, "p1", |_, _| books::port(&switch.socket, "p1").mtu == in_force);
+    };
+    mtu(9000, 1500);
+    ping("1472").answered();
+    mtu(1400, 1400);
+    ping("1372").answered();
+    // The kernel would take it and drop it without a word to the switch.
+    drop(ping("1373"));
+    let too_big = || books::port(&switch.socket, "p0").ingress_drops.get("too_big").copied();
+    wait_for(&switch, "p0", |_, _| too_big() == Some(2));
+    books::at_rest(&switch.socket);
+    mtu(1500, 1500);
+    ping("1472").answered();
+    switch.stop();
+}
+
+#[test]
+fn a_port_that_can_t_be_opened_is_told_once_tried_ever_less_often_and_at_once_when_its_interface_changes() {
+    let Some(_turn) = turn("unfit") else { return };
+    let bed = Bed::new("unfit", &[Host, Host]);
+    let switch = bed.start(&bed.toml("mtu = 1500"), &[]);
+    ping_all_pairs(&bed.hosts);
+    ip(&bed.switch, "link del p1");
+    wait_down(&switch, "p1", "interface is gone");
+    let far = bed.hosts[1].netns.name();
+    ip(&bed.switch, &format!("link add p1 mtu 1400 type veth peer name eth0 netns {far}"));
+    ip(&bed.switch, "link set p1 up");
+    ip(&bed.hosts[1].netns, "link set eth0 up");
+    wait_down(&switch, "p1", "mtu = 1500 is over");
+    let other =
+        bed.toml("").replace("s.sock", "other.sock").replace("[[port]]\ninterface = \"p0\"\nkind = \"host\"\n", "");
+    let mut rival = bed.start_beside(&other, "other");
+    // By now it is tried every four seconds.
+    thread::sleep(Duration::from_secs(4));
+    let start = Instant::now();
+    ip(&bed.switch, "link set p1 mtu 1500");
+    wait_down(&switch, "p1", "held by weft");
+    assert!(start.elapsed() < RECOVERY, "{:?}", start.elapsed());
+    thread::sleep(Duration::from_secs(1));
+    let told = |why: &str| switch.log().lines().filter(|line| line.contains(why)).count();
+    assert_eq!((told("mtu = 1500 is over"), told("held by weft")), (1, 1), "{}", switch.log());
+    rival.signal(Signal::SIGTERM);
+    rival.wait();
+    wait_up(&switch, "p1");
+    switch.stop();
+    bed.assert_detached();
+}
+
+/// Asks a control socket by hand; the answer is read by [`answer`].
+fn ask(socket: &Path, request: &str) -> UnixStream {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.write_all(format!("{request}\n").as_bytes()).unwrap();
+    stream
+}
+
+fn answer(stream: UnixStream) -> String {
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+fn a_port_that_is_removed_and_added_at_once_is_there_again() {
+    let Some(_turn) = turn("at-once") else { return };
+    let bed = Bed::new("once", &[Host, Host]);
+    let switch = bed.start(&bed.toml(""), &[]);
+    let (del, add) =
+        ("{\"change\":{\"del\":\"p1\"}}", "{\"change\":{\"add\":{\"interface\":\"p1\",\"kind\":\"host\"}}}");
+    for round in 0..20 {
+        let (removed, added) = (ask(&switch.socket, del), ask(&switch.socket, add));
+        let (removed, added) = (answer(removed), answer(added));
+        assert!(removed.contains("port `p1` removed"), "round {round}: {removed}");
+        if !added.contains("port `p1` added") {
+            // It was first, and p1 still in the configuration.
+            assert!(added.contains("is port number 2 already"), "round {round}: {added}");
+            assert!(answer(ask(&switch.socket, add)).contains("port `p1` added"), "round {round}");
+        }
+    }
+    ping_all_pairs(&bed.hosts);
+    books::at_rest(&switch.socket);
+    switch.stop();
+    bed.assert_detached();
 }
 
 #[test]

@@ -200,6 +200,18 @@ fn an_interface_with_the_default_route_is_refused_at_start_and_later_unless_forc
     bed.start(&toml, &["--force"]).stop();
     ip(&bed.switch, "route del default");
 
+    // A bridge with the port in it, and what is on top of the port as a VLAN would be.
+    for (make, by, end) in [
+        (&["link add br0 up type bridge", "link set p1 master br0"][..], "br0", "link del br0"),
+        (&["link add link p1 name top up type macvlan"], "top", "link del top"),
+    ] {
+        make.iter().for_each(|make| ip(&bed.switch, make));
+        ip(&bed.switch, &format!("route add default dev {by}"));
+        refused(&bed.fail(&toml, &[]), &["`p1`", "default route", by, "--force"]);
+        bed.assert_detached();
+        ip(&bed.switch, end);
+    }
+
     // A port that is added, by hand and by file, and one whose interface comes back.
     let alone = toml.split("[[port]]\ninterface = \"p1\"").next().unwrap().to_string();
     let switch = bed.start(&alone, &[]);

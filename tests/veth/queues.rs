@@ -10,6 +10,7 @@ use weft::runtime::report::Body;
 use crate::bed::Kind::Host;
 use crate::bed::{Bed, Switch, ping_all_pairs, text, turn, weft_ok};
 use crate::books;
+use crate::faults::{wait_down, wait_up};
 use crate::traffic::tcp;
 
 fn ip(namespace: &Namespace, arguments: &str) {
@@ -126,6 +127,58 @@ fn frames_for_a_paced_port_are_handed_to_the_worker_that_has_its_queue_and_keep_
     weft_ok(&["port", "add", "p1", "--kind", "host", "--rate", "300Mbit", "--socket", socket]);
     ping_all_pairs(&bed.hosts);
     ordered(&bed, 8, 100);
+    books::at_rest(&switch.socket);
+    switch.stop();
+    bed.assert_detached();
+}
+
+/// IPv4 packets that the stack of the switch's own namespace has got.
+fn received_by_the_stack(bed: &Bed) -> u64 {
+    let mut command = Command::new("cat");
+    command.arg("/proc/net/snmp").stdout(std::process::Stdio::piped());
+    let output = bed.switch.spawn(&mut command).unwrap().wait_with_output().unwrap();
+    let said = text(&output);
+    let ip: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("Ip: ")).collect();
+    let [names, values] = ip[..] else { panic!("{said}") };
+    let mut both = names.split(' ').zip(values.split(' '));
+    both.find(|(name, _)| *name == "InReceives").expect(&said).1.parse().unwrap()
+}
+
+#[test]
+fn a_queue_more_than_workers_takes_the_port_out_of_service_and_its_frames_never_reach_the_stack() {
+    let Some(_turn) = turn("more") else { return };
+    let bed = two_queues("more", 2);
+    let ethtool = |namespace: &Namespace, arguments: &str| {
+        let mut command = Command::new("ethtool");
+        command.args(arguments.split(' '));
+        assert!(namespace.spawn(&mut command).unwrap().wait().unwrap().success(), "ethtool {arguments}");
+    };
+    for (i, host) in bed.hosts.iter().enumerate() {
+        ethtool(&host.netns, "-L eth0 rx 1 tx 1");
+        ethtool(&bed.switch, &format!("-L p{i} rx 1 tx 1"));
+    }
+    let switch = bed.start(&bed.toml(""), &[]);
+    ping_all_pairs(&bed.hosts);
+    let from = &bed.hosts[0];
+    ethtool(&bed.switch, "-L p0 rx 2 tx 1");
+    ethtool(&from.netns, "-L eth0 rx 1 tx 2");
+    // A veth runs its program on a queue more only when it is opened again (veth_set_channels).
+    ip(&bed.switch, "link set p0 down");
+    ip(&bed.switch, "link set p0 up");
+    wait_down(&switch, "p0", "has 2 RX queues, the switch 1 workers");
+    let before = received_by_the_stack(&bed);
+    // Each from a port of its own: they spread over both queues.
+    for _ in 0..64 {
+        let sender = from.netns.run_in(|| UdpSocket::bind((from.ipv4, 0)).unwrap()).unwrap();
+        sender.set_broadcast(true).unwrap();
+        sender.send_to(b"all", "10.77.0.255:9").unwrap();
+    }
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(received_by_the_stack(&bed), before);
+    ethtool(&from.netns, "-L eth0 rx 1 tx 1");
+    ethtool(&bed.switch, "-L p0 rx 1 tx 1");
+    wait_up(&switch, "p0");
+    ping_all_pairs(&bed.hosts);
     books::at_rest(&switch.socket);
     switch.stop();
     bed.assert_detached();

@@ -53,9 +53,28 @@ impl Holder {
     }
 }
 
+/// What of an interface of this thread's namespace, by its index, was to be had and is another's.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted {
+    /// A queue, by its number.
+    Queue(u32, u32),
+    /// The place of the XDP program.
+    Program(u32),
+}
+
+impl Wanted {
+    /// The process that has it.
+    pub fn holder(self) -> Option<Holder> {
+        match self {
+            Wanted::Queue(ifindex, queue) => queue_holder(ifindex, queue),
+            Wanted::Program(ifindex) => program_holder(ifindex),
+        }
+    }
+}
+
 /// The process that has a queue of an interface of this thread's namespace: that of its socket, or where
 /// the kernel does not tell sockets, of the interface's program, which is the same as a rule.
-pub(super) fn queue_holder(ifindex: u32, queue: u32) -> Option<Holder> {
+fn queue_holder(ifindex: u32, queue: u32) -> Option<Holder> {
     match XdpSocket::on(ifindex, queue) {
         Some(socket) => socket.holder(),
         None => program_holder(ifindex),
@@ -101,7 +120,7 @@ impl XdpSocket {
 
 /// The process that attached the XDP program of an interface: who has its link open, or else the
 /// program itself.
-pub(super) fn program_holder(ifindex: u32) -> Option<Holder> {
+fn program_holder(ifindex: u32) -> Option<Holder> {
     let mut id = 0;
     // SAFETY: `id` outlives the call, which writes one u32.
     let failed = unsafe { libbpf_sys::bpf_xdp_query_id(ifindex as i32, 0, &raw mut id) };

@@ -42,6 +42,10 @@ impl LocalAddresses {
             let what = format!("addresses of `{}`, for the kernel's stack", self.interface);
             XdpError::new(what, libbpf_error(&e), format!("give it fewer than {MAX_ADDRESSES}"))
         };
+        // First, for without it no address counts.
+        let mut value = [0; 8];
+        value[..6].copy_from_slice(&mac.0);
+        self.mac.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)?;
         let wanted: Vec<[u8; 16]> = addresses.iter().map(key).collect();
         let gone: Vec<Vec<u8>> = self.addresses.keys().filter(|k| !wanted.iter().any(|w| w[..] == k[..])).collect();
         for key in gone {
@@ -50,9 +54,7 @@ impl LocalAddresses {
         for key in wanted {
             self.addresses.update(&key, &[1], MapFlags::ANY).map_err(failed)?;
         }
-        let mut value = [0; 8];
-        value[..6].copy_from_slice(&mac.0);
-        self.mac.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)
+        Ok(())
     }
 }
 

@@ -43,6 +43,7 @@ pub use memory::{CHUNK_HEADROOM, Memory, chunk_size};
 pub use redirect::KernelRedirect;
 pub use socket::{QUARANTINE, XdpOptions, XdpPort};
 
+use holder::Wanted;
 use std::io;
 
 /// What went wrong with an AF_XDP port: what was tried, on what, the system's words, and a remedy.
@@ -52,11 +53,26 @@ pub struct XdpError {
     what: String,
     cause: io::Error,
     remedy: String,
+    wanted: Option<Wanted>,
 }
 
 impl XdpError {
     fn new(what: impl Into<String>, cause: io::Error, remedy: impl Into<String>) -> Self {
-        XdpError { what: what.into(), cause, remedy: remedy.into() }
+        XdpError { what: what.into(), cause, remedy: remedy.into(), wanted: None }
+    }
+
+    fn wanting(self, wanted: Option<Wanted>) -> XdpError {
+        XdpError { wanted, ..self }
+    }
+
+    /// The same with the process that holds the interface, if that is what went wrong and it can be found: it is
+    /// looked for in the namespace of this thread and among the open files of all processes, which takes long.
+    #[must_use]
+    pub fn name_holder(mut self) -> XdpError {
+        if let Some(holder) = self.wanted.take().and_then(Wanted::holder) {
+            self.remedy = format!("held by {holder}: stop it, or use another interface");
+        }
+        self
     }
 
     /// The system's error.

@@ -5,7 +5,7 @@ use crate::id::XdpMode;
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, OpenObject};
 
 use super::device::MAX_LINEAR_MTU;
-use super::holder::program_holder;
+use super::holder::Wanted;
 use super::local::{self, LocalAddresses};
 use super::{Device, XdpError};
 
@@ -82,12 +82,9 @@ impl Program {
         let link = create_link(program.as_fd().as_raw_fd(), device.index, mode).map_err(|cause| {
             let remedy = match cause.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_BPF and CAP_NET_ADMIN".into(),
-                Some(libc::EBUSY | libc::EEXIST) => match program_holder(device.index) {
-                    Some(holder) => format!("held by {holder}: stop it, or use another interface"),
-                    None => {
-                        format!("another XDP program holds it (`ip link show {name}` tells its id): stop its owner")
-                    }
-                },
+                Some(libc::EBUSY | libc::EEXIST) => {
+                    format!("another XDP program holds it (`ip link show {name}` tells its id): stop its owner")
+                }
                 Some(libc::EOPNOTSUPP) if mode == XdpMode::Native => {
                     "its driver has no native XDP: use mode = \"generic\"".into()
                 }
@@ -98,7 +95,9 @@ impl Program {
                 }
                 _ => "see dmesg".into(),
             };
-            XdpError::new(format!("attaching XDP ({mode}) to `{name}`"), cause, remedy)
+            let is_held = matches!(cause.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
+            let wanted = is_held.then_some(Wanted::Program(device.index));
+            XdpError::new(format!("attaching XDP ({mode}) to `{name}`"), cause, remedy).wanting(wanted)
         })?;
         Ok(Program { _link: link })
     }

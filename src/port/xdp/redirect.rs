@@ -26,6 +26,6 @@ impl KernelRedirect {
         let out = object.maps().find(|m| m.name() == "out").expect("bpf/redirect.bpf.c has it");
         out.update(&0u32.to_ne_bytes(), &to.index.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
         let program = object.progs().find(|p| p.name() == "weft_forward").expect("bpf/redirect.bpf.c has it");
-        Ok(KernelRedirect { _program: Program::link(&program, from, mode)? })
+        Ok(KernelRedirect { _program: Program::link(&program, from, mode).map_err(XdpError::name_holder)? })
     }
 }

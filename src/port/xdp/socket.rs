@@ -16,7 +16,7 @@ use crate::port::{DeviceStats, Port};
 use crate::wire::{self, checksum};
 
 use super::gather::Gather;
-use super::holder::{is_foreign, queue_holder};
+use super::holder::{Wanted, is_foreign};
 use super::lent::Lent;
 use super::local::LocalAddresses;
 use super::memory::{LARGE_SIZE, system_error};
@@ -104,7 +104,7 @@ impl XdpPort {
     /// # Errors
     /// The interface is not fit (its MTU or number of queues), is somebody else's, or the kernel refuses.
     pub fn open(memory: &Memory, device: Device, options: &XdpOptions) -> Result<XdpPort, XdpError> {
-        let ports = XdpPort::open_queues(memory, device, options, 1)?;
+        let ports = XdpPort::open_queues(memory, device, options, 1).map_err(XdpError::name_holder)?;
         Ok(ports.into_iter().next().expect("one queue"))
     }
 
@@ -112,7 +112,8 @@ impl XdpPort {
     /// different threads. Otherwise as [`XdpPort::open`].
     ///
     /// # Errors
-    /// As for [`XdpPort::open`]; also if the interface has more or fewer queues.
+    /// As for [`XdpPort::open`]; also if the interface has more or fewer queues. Who holds the interface is not
+    /// in it yet: see [`XdpError::name_holder`].
     pub fn open_queues(
         memory: &Memory,
         device: Device,
@@ -311,20 +312,19 @@ impl XdpPort {
 /// A socket on a queue of `device`.
 fn open_rings(memory: &Memory, device: &Device, queue: u32) -> Result<Queues, XdpError> {
     let name = &device.name;
-    // They count only without an anchor, for the first port.
-    let flags = BindFlags::XDP_USE_NEED_WAKEUP;
+    // They count only without an anchor, for the first port; the others take over what it has. Without
+    // XDP_COPY a driver might choose zero-copy.
+    let flags = BindFlags::XDP_COPY | BindFlags::XDP_USE_NEED_WAKEUP;
     bind(&memory.umem, name, queue, RING, flags).map_err(|cause| {
         let remedy = match cause.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_NET_RAW".into(),
             Some(libc::EMFILE) => "too many open files: `ulimit -n` higher".into(),
-            Some(libc::EBUSY) => match queue_holder(device.index, queue) {
-                Some(holder) => format!("held by {holder}: stop it, or use another interface"),
-                None => "another AF_XDP socket holds it (`ss --xdp -p` tells whose): stop its owner".into(),
-            },
+            Some(libc::EBUSY) => "another AF_XDP socket holds it (`ss --xdp -p` tells whose): stop its owner".into(),
             Some(libc::EEXIST) => "this switch has the interface already: name it once".into(),
             _ => "see dmesg".to_string(),
         };
-        XdpError::new(format!("AF_XDP socket on `{name}` queue {queue}"), cause, remedy)
+        let wanted = (cause.raw_os_error() == Some(libc::EBUSY)).then_some(Wanted::Queue(device.index, queue));
+        XdpError::new(format!("AF_XDP socket on `{name}` queue {queue}"), cause, remedy).wanting(wanted)
     })
 }
 
