@@ -86,8 +86,13 @@ impl Worker {
             }
             self.depart();
         }
-        self.exchange.trade(self.now, self.plane.as_mut(), &mut self.pool);
+        if self.exchange.is_used() {
+            self.exchange.receive(self.now, self.plane.as_mut(), &mut self.pool);
+        }
         self.depart();
+        if self.exchange.is_used() {
+            self.exchange.send(self.plane.as_mut(), &mut self.pool);
+        }
     }
 
     fn depart(&mut self) {

@@ -48,12 +48,12 @@ fn vectors() -> Vec<(&'static str, Hello, &'static str)> {
             "the longest times, the highest port, and a switch with the number that stands for none",
             Hello {
                 state: LinkState::Up,
-                multiplier: 255,
-                interval: u32::MAX,
+                multiplier: 50,
+                interval: 10_000_000,
                 sender: end(0xffff, 63),
                 heard: Some(end(0xffff, 0)),
             },
-            "0103ff00 ffffffff ffff3f00 ffff0000",
+            "01033200 00989680 ffff3f00 ffff0000",
         ),
     ]
 }
@@ -112,6 +112,8 @@ fn a_malformed_hello_is_refused_and_it_is_said_why() {
         ("state 0, in BFD AdminDown", "01000300 00002710 00070300 ffffff00", HelloError::BadState),
         ("state 4", "01040300 00002710 00070300 ffffff00", HelloError::BadState),
         ("multiplier 0", "01010000 00002710 00070300 ffffff00", HelloError::BadTiming),
+        ("multiplier 51", "01013300 00002710 00070300 ffffff00", HelloError::BadTiming),
+        ("interval of a microsecond over 10 s", "01010300 00989681 00070300 ffffff00", HelloError::BadTiming),
         ("interval 0", "01010300 00000000 00070300 ffffff00", HelloError::BadTiming),
         ("a sender's port that no switch has", "01010300 00002710 00074000 ffffff00", HelloError::BadPort),
         ("a heard port that no switch has", "01010300 00002710 00070300 0102fe00", HelloError::BadPort),
@@ -132,8 +134,8 @@ fn ends() -> impl Strategy<Value = LinkEnd> {
 prop_compose! {
     fn hellos()(
         state in prop::sample::select(vec![LinkState::Down, LinkState::Init, LinkState::Up]),
-        multiplier in 1u8..,
-        interval in 1u32..,
+        multiplier in 1u8..=50,
+        interval in 1u32..=10_000_000,
         sender in ends(),
         heard in ends(),
         anybody: bool,

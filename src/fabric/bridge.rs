@@ -64,9 +64,9 @@ impl Bridge {
         }
     }
 
-    /// Notes that `source` sent from `port`; whether that was news, or is worth saying again. A station that moved is believed at once. A full table
-    /// or quota first forgets who has aged, at most once a [`SWEEP`], then learns no more: the
-    /// frames of a station that is not known are flooded.
+    /// Notes that `source` sent from `port`; whether that was news, or is worth saying again. A station
+    /// that moved is believed at once. A full table or quota first forgets who has aged, at most once a
+    /// [`SWEEP`], then learns no more: the frames of a station that is not known are flooded.
     #[inline]
     pub fn learn(&mut self, now: Instant, source: MacAddr, port: PortId) -> bool {
         let key = source.to_u64();
@@ -86,13 +86,9 @@ impl Bridge {
             Some(_) => {
                 // Out first: a station that finds no room at its new port is not left at the old one.
                 self.forget(key);
-                self.add(now, key, port);
-                true
+                self.add(now, key, port)
             }
-            None => {
-                self.add(now, key, port);
-                true
-            }
+            None => self.add(now, key, port),
         }
     }
 
@@ -106,14 +102,15 @@ impl Bridge {
         self.stations.len() < CAPACITY && self.learned[port.index()] < PORT_QUOTA
     }
 
-    fn add(&mut self, now: Instant, key: u64, port: PortId) {
+    /// Whether there was room.
+    fn add(&mut self, now: Instant, key: u64, port: PortId) -> bool {
         if !self.has_room(port) && now >= self.next_sweep {
             self.next_sweep = now + SWEEP;
             self.retain(|s| now.since(s.seen) < AGEING);
         }
-        if self.has_room(port) && self.stations.insert(key, Station { port, seen: now }).is_ok() {
-            self.learned[port.index()] += 1;
-        }
+        let added = self.has_room(port) && self.stations.insert(key, Station { port, seen: now }).is_ok();
+        self.learned[port.index()] += usize::from(added);
+        added
     }
 
     fn retain(&mut self, keep: impl Fn(&Station) -> bool) {

@@ -28,9 +28,28 @@ pub enum Note {
     Live(PortMask),
 }
 
-/// Notes kept between two calls of [`FabricIngress::tell`]'s reader: what does not fit is lost, as a frame
-/// could be that would have told the same.
+/// Notes of stations and neighbours kept between two passes: what does not fit is lost, as a frame could be
+/// that would have told the same.
 const MAX_NOTES: usize = 1024;
+
+impl Note {
+    /// Whether it must not be lost for want of room: nothing says it again, or only after an interval.
+    pub fn is_vital(&self) -> bool {
+        matches!(self, Note::Hello(..) | Note::Live(_))
+    }
+
+    /// Adds it to what waits to be told: behind what is there, at most `most` of what is not vital. Of the
+    /// live ports only the last word counts.
+    pub fn join(self, waiting: &mut Vec<Note>, most: usize) {
+        if let Note::Live(_) = self {
+            waiting.retain(|note| !matches!(note, Note::Live(_)));
+        }
+        let most = if self.is_vital() { 2 * most } else { most };
+        if waiting.len() < most || matches!(self, Note::Live(_)) {
+            waiting.push(self);
+        }
+    }
+}
 
 impl<S: SchemeIngress> FabricIngress<S> {
     /// Whether the links are kept here.
@@ -41,18 +60,18 @@ impl<S: SchemeIngress> FabricIngress<S> {
     /// Tells the other pipes, if there are any.
     #[inline]
     pub(super) fn tell(&mut self, note: Note) {
-        if self.pipe.count > 1 && self.notes.len() < MAX_NOTES {
-            self.notes.push(note);
+        if self.pipe.count > 1 {
+            note.join(&mut self.notes, MAX_NOTES);
         }
     }
 
     /// Another pipe tells something.
     pub(super) fn told(&mut self, cx: &mut Context<'_>, note: Note) {
         match note {
-            Note::Station(mac, port) if port.index() < self.ports.len() => {
+            Note::Station(mac, port) if self.bridge.ports().contains(port) => {
                 self.bridge.learn(cx.now, mac, port);
             }
-            Note::Neighbour(address, mac, port, claim) if port.index() < self.ports.len() => {
+            Note::Neighbour(address, mac, port, claim) if self.bridge.ports().contains(port) => {
                 self.confirmed(cx, address, mac, port, claim);
             }
             Note::Hello(port, hello) if self.keeps_links() && port.index() < self.ports.len() => {
@@ -62,7 +81,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
                 self.told_live = live;
                 self.fib.set_live(self.carrying());
             }
-            // Not for this pipe, or of a port that is not here yet or any more.
+            // Not for this pipe, or of a port that is none of the segment's or down, here and by now.
             _ => {}
         }
     }

@@ -15,8 +15,10 @@ use std::sync::Arc;
 /// Memory that a pool cuts into chunks. Keeps the mapping alive for as long as the pool lives.
 ///
 /// # Safety
-/// `base()` must point at `chunks() * stride()` bytes that stay valid and are reached by nobody
-/// else (but the kernel, through descriptors that a port posted) until the value is dropped.
+/// `base()` must point at `chunks() * stride()` bytes that stay valid until the value is dropped, and are
+/// reached only through the pools made over it (and by the kernel, through descriptors that a port posted).
+/// Each chunk is at any time one pool's to give out, one [`Frame`]'s, one port's, or a [`Stray`]: whoever
+/// has it, whatever pool it is at home in, is the only one to reach its bytes.
 pub unsafe trait Region: Send {
     /// First byte of chunk 0's data area.
     fn base(&self) -> NonNull<u8>;
@@ -256,7 +258,8 @@ struct SharedRegion(Box<dyn Region>);
 // and reaches only the chunks that it owns or was handed.
 unsafe impl Sync for SharedRegion {}
 
-// SAFETY: the pool owns its region alone (Region: Send), and `base` points into it.
+// SAFETY: `base` and `large_base` point into regions that the pool keeps; it reaches only chunks that are
+// its own to give out, and moving it moves that right with it.
 unsafe impl Send for Pool {}
 
 impl Pool {
@@ -483,6 +486,7 @@ impl Pool {
     #[inline]
     pub fn free(&mut self, frame: Frame) {
         let offset = (frame.data.as_ptr() as usize).wrapping_sub(self.base.as_ptr() as usize);
+        // A large buffer of another part is somewhere else; which part it is of, its number tells.
         let ours = frame.is_large() || offset == frame.index as usize * self.stride;
         assert!(ours, "frame {} is of another pool", frame.index);
         // The frame was the chunk's only owner and ends here.
@@ -514,8 +518,9 @@ impl Pool {
     /// Makes a chunk that is out (and that no frame owns) a frame of `len` bytes again.
     ///
     /// # Safety
-    /// The chunk must have left this pool by [`Frame::into_index`] or [`Pool::alloc_index`], not
-    /// have come back since, and be out of the kernel's hands: else two owners share its bytes.
+    /// The chunk must have left this pool, or another one over the same region, by [`Frame::into_index`] or
+    /// [`Pool::alloc_index`], not have come back since, and be out of the kernel's hands: else two owners
+    /// share its bytes.
     ///
     /// # Panics
     /// If `index` is not a chunk or `len` is over the capacity.
@@ -551,30 +556,39 @@ mod tests {
 
     use super::*;
 
-    /// What happens to chunks; the number chooses among those that it can happen to.
+    /// What happens to chunks and buffers, at some pool; the number chooses among those that it can happen to.
     #[derive(Clone, Debug)]
     enum Op {
         Alloc,
+        AllocLarge,
         AllocWith(Vec<u8>),
         AllocIndex,
         IntoIndex(usize),
         Adopt(usize, usize),
         Free(usize),
         FreeIndex(usize),
+        /// What was freed away from home is brought there.
+        BringHome,
     }
 
+    /// Of each pool.
     const CHUNKS: usize = 6;
     const SIZE: usize = 16;
+    const BUFFERS: usize = 3;
+    const LARGE_SIZE: usize = 40;
 
     fn op() -> impl Strategy<Value = Op> {
         prop_oneof![
             2 => Just(Op::Alloc),
+            1 => Just(Op::AllocLarge),
             3 => vec(any::<u8>(), 0..SIZE + 3).prop_map(Op::AllocWith),
+            1 => vec(any::<u8>(), LARGE_SIZE - 3..LARGE_SIZE + 3).prop_map(Op::AllocWith),
             2 => Just(Op::AllocIndex),
             2 => any::<usize>().prop_map(Op::IntoIndex),
             2 => (any::<usize>(), 0..=SIZE).prop_map(|(n, len)| Op::Adopt(n, len)),
             4 => any::<usize>().prop_map(Op::Free),
             1 => any::<usize>().prop_map(Op::FreeIndex),
+            1 => Just(Op::BringHome),
         ]
     }
 
@@ -582,68 +596,168 @@ mod tests {
         (!from.is_empty()).then(|| from.swap_remove(n % from.len()))
     }
 
-    proptest! {
-        #[test]
-        fn every_chunk_is_free_or_owned_once_and_keeps_its_owners_bytes(ops in vec(op(), 0..200)) {
-            let mut pool = Pool::heap(CHUNKS, SIZE);
-            // Frames with the bytes they must hold; chunks without a frame, as a port lends them.
-            let mut frames: Vec<(Frame, Vec<u8>)> = vec![];
-            let mut lent: Vec<(u32, Vec<u8>)> = vec![];
-            for op in ops {
-                let free = CHUNKS - frames.len() - lent.len();
-                match op {
-                    Op::Alloc => {
-                        let frame = pool.alloc();
-                        prop_assert_eq!(frame.is_some(), free > 0);
-                        frames.extend(frame.map(|f| (f, vec![])));
-                    }
-                    Op::AllocWith(bytes) => {
-                        let frame = pool.alloc_with(&bytes);
-                        prop_assert_eq!(frame.is_some(), free > 0 && bytes.len() <= SIZE);
-                        frames.extend(frame.map(|f| (f, bytes)));
-                    }
-                    Op::AllocIndex => {
-                        let index = pool.alloc_index();
-                        prop_assert_eq!(index.is_some(), free > 0);
-                        lent.extend(index.map(|i| (i, vec![])));
-                    }
-                    Op::IntoIndex(n) => {
-                        lent.extend(take(&mut frames, n).map(|(frame, bytes)| (frame.into_index(), bytes)));
-                    }
-                    Op::Adopt(n, len) => {
-                        if let Some((index, mut bytes)) = take(&mut lent, n) {
-                            // SAFETY: the chunk left by `into_index` or `alloc_index` and is no more in `lent`.
-                            let frame = unsafe { pool.adopt(index, len) };
-                            prop_assert_eq!((frame.index(), frame.len()), (index, len));
-                            let kept = bytes.len().min(len);
-                            prop_assert_eq!(&frame[..kept], &bytes[..kept]);
-                            bytes = frame.to_vec();
-                            frames.push((frame, bytes));
-                        }
-                    }
-                    Op::Free(n) => take(&mut frames, n).into_iter().for_each(|(frame, _)| pool.free(frame)),
-                    Op::FreeIndex(n) => {
-                        if let Some((index, _)) = take(&mut lent, n) {
-                            // SAFETY: as for `adopt`.
-                            unsafe { pool.free_index(index) };
-                        }
+    /// Pools over one region, and who has what of them.
+    struct Model {
+        pools: Vec<Pool>,
+        /// Frames with the bytes they must hold.
+        frames: Vec<(Frame, Vec<u8>)>,
+        /// Chunks without a frame, as a port lends them.
+        lent: Vec<(u32, Vec<u8>)>,
+        /// What was freed away from home, by the pool that has it.
+        strays: Vec<Vec<u32>>,
+    }
+
+    /// The pool that a chunk or buffer is at home in.
+    fn home(index: u32) -> usize {
+        match index < LARGE {
+            true => index as usize / CHUNKS,
+            false => (index - LARGE) as usize / BUFFERS,
+        }
+    }
+
+    impl Model {
+        fn new(parts: usize) -> Model {
+            // One chunk too many, which is left unused.
+            let region = Box::new(Heap::new(parts * CHUNKS + parts - 1, SIZE));
+            let pools = Pool::split(region, parts, BUFFERS, LARGE_SIZE);
+            Model { pools, frames: vec![], lent: vec![], strays: vec![vec![]; parts] }
+        }
+
+        fn run(&mut self, at: usize, op: Op) {
+            let (free, large_free) = (self.free(at, false), self.free(at, true));
+            let Model { pools, frames, lent, strays } = self;
+            let pool = &mut pools[at];
+            match op {
+                Op::Alloc => {
+                    let frame = pool.alloc();
+                    assert_eq!(frame.is_some(), free > 0);
+                    frames.extend(frame.map(|f| (f, vec![])));
+                }
+                Op::AllocLarge => {
+                    let frame = pool.alloc_large();
+                    assert_eq!(frame.is_some(), large_free > 0);
+                    assert!(frame.as_ref().is_none_or(|f| f.is_large() && f.capacity() == LARGE_SIZE));
+                    frames.extend(frame.map(|f| (f, vec![])));
+                }
+                Op::AllocWith(bytes) => {
+                    let frame = pool.alloc_with(&bytes);
+                    let there = if bytes.len() <= SIZE { free } else { large_free };
+                    assert_eq!(frame.is_some(), there > 0 && bytes.len() <= LARGE_SIZE);
+                    assert!(frame.as_ref().is_none_or(|f| f.is_large() == (bytes.len() > SIZE)));
+                    frames.extend(frame.map(|f| (f, bytes)));
+                }
+                Op::AllocIndex => {
+                    let index = pool.alloc_index();
+                    assert_eq!(index.is_some(), free > 0);
+                    lent.extend(index.map(|i| (i, vec![])));
+                }
+                Op::IntoIndex(n) => match take(frames, n) {
+                    // No port keeps a large buffer.
+                    Some((frame, bytes)) if frame.is_large() => frames.push((frame, bytes)),
+                    Some((frame, bytes)) => lent.push((frame.into_index(), bytes)),
+                    None => {}
+                },
+                Op::Adopt(n, len) => {
+                    if let Some((index, bytes)) = take(lent, n) {
+                        // SAFETY: the chunk left by `into_index` or `alloc_index` and is no more in `lent`.
+                        let frame = unsafe { pool.adopt(index, len) };
+                        assert_eq!((frame.index(), frame.len()), (index, len));
+                        let kept = bytes.len().min(len);
+                        assert_eq!(frame[..kept], bytes[..kept]);
+                        let bytes = frame.to_vec();
+                        frames.push((frame, bytes));
                     }
                 }
-                prop_assert_eq!(pool.out_count(), frames.len() + lent.len());
-                prop_assert_eq!(pool.free_count() + pool.out_count(), pool.chunks());
-                let mut owned: Vec<u32> = frames.iter().map(|(f, _)| f.index()).chain(lent.iter().map(|l| l.0)).collect();
-                owned.sort_unstable();
-                owned.dedup();
-                prop_assert_eq!(owned.len(), pool.out_count(), "a chunk has two owners");
-                for (frame, bytes) in &frames {
-                    prop_assert_eq!(&frame[..], &bytes[..]);
+                Op::Free(n) => {
+                    if let Some((frame, _)) = take(frames, n) {
+                        strays[at].extend(Some(frame.index()).filter(|index| home(*index) != at));
+                        pool.free(frame);
+                    }
+                }
+                Op::FreeIndex(n) => {
+                    if let Some((index, _)) = take(lent, n) {
+                        strays[at].extend(Some(index).filter(|index| home(*index) != at));
+                        // SAFETY: as for `adopt`.
+                        unsafe { pool.free_index(index) };
+                    }
+                }
+                Op::BringHome => {
+                    strays[at].clear();
+                    for stray in std::mem::take(pool.strays()) {
+                        let home = pools[at].home(&stray);
+                        assert_eq!(home, self::home(stray.0));
+                        pools[home].take_home(stray);
+                    }
                 }
             }
-            frames.into_iter().for_each(|(frame, _)| pool.free(frame));
-            // SAFETY: as for `adopt`.
-            lent.into_iter().for_each(|(index, _)| unsafe { pool.free_index(index) });
-            prop_assert_eq!(pool.free_count(), CHUNKS);
         }
+
+        /// Chunks or large buffers that a pool has to give out.
+        fn free(&self, of: usize, large: bool) -> usize {
+            let away = self.away().filter(|index| home(*index) == of && (*index >= LARGE) == large).count();
+            if large { BUFFERS - away } else { CHUNKS - away }
+        }
+
+        fn away(&self) -> impl Iterator<Item = u32> {
+            let owned = self.frames.iter().map(|(f, _)| f.index()).chain(self.lent.iter().map(|l| l.0));
+            owned.chain(self.strays.iter().flatten().copied())
+        }
+
+        fn check(&mut self) {
+            for at in 0..self.pools.len() {
+                let (free, large_free) = (self.free(at, false), self.free(at, true));
+                let pool = &mut self.pools[at];
+                assert_eq!((pool.free_count(), pool.large_free_count()), (free, large_free));
+                assert_eq!((pool.chunks(), pool.large()), (CHUNKS, BUFFERS));
+                assert_eq!(pool.free_count() + pool.out_count(), pool.chunks());
+                assert_eq!(pool.strays().iter().map(|s| s.0).collect::<Vec<_>>(), self.strays[at]);
+            }
+            let mut away: Vec<u32> = self.away().collect();
+            let count = away.len();
+            away.sort_unstable();
+            away.dedup();
+            assert_eq!(away.len(), count, "a chunk has two owners");
+            for (frame, bytes) in &self.frames {
+                assert_eq!(frame[..], bytes[..]);
+            }
+        }
+
+        fn finish(mut self) {
+            let parts = self.pools.len();
+            while !self.frames.is_empty() || !self.lent.is_empty() {
+                self.run(0, Op::Free(0));
+                self.run(parts - 1, Op::FreeIndex(0));
+            }
+            (0..parts).for_each(|at| self.run(at, Op::BringHome));
+            self.check();
+            let home = |pool: &Pool| pool.free_count() == CHUNKS && pool.large_free_count() == BUFFERS;
+            assert!(self.pools.iter().all(home));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_chunk_and_buffer_is_free_or_owned_once_and_keeps_its_owners_bytes_whichever_pool_it_is_in(
+            parts in 1..4usize,
+            ops in vec((any::<usize>(), op()), 0..200),
+        ) {
+            let mut model = Model::new(parts);
+            for (at, op) in ops {
+                model.run(at % parts, op);
+                model.check();
+            }
+            model.finish();
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a stray of this pool")]
+    fn a_pool_refuses_a_stray_of_another() {
+        let mut pools = Pool::split_heap(2 * CHUNKS, SIZE, 2);
+        let frame = pools[0].alloc().expect("a free chunk");
+        pools[1].free(frame);
+        let stray = pools[1].strays().pop().expect("a stray");
+        pools[1].take_home(stray);
     }
 
     #[test]

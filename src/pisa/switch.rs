@@ -19,12 +19,12 @@ const MAX_RECIRCULATIONS: u8 = 4;
 const AHEAD: usize = 4;
 /// Times that one [`Switch::tick`] asks the program what is due.
 const MAX_TICKS: usize = 64;
-/// One part in so many of the pool's chunks that packets without a neighbour may not take.
+/// One part in so many of the pool's chunks that packets without a neighbour, or for other pipes, may not take.
 const HOLD_RESERVE: usize = 16;
 /// The same of its large buffers, of which there are fewer than may be held.
 const LARGE_HOLD_RESERVE: usize = 2;
-/// Packets put aside for other pipes: some bursts, for they are taken after each pass.
-const MAX_HANDING: usize = 1024;
+/// Packets put aside for other pipes: what comes in one pass; they are no queue that anybody sees.
+const MAX_HANDING: usize = 256;
 /// Frames that wait for the control plane to take them.
 const PUNT_CAPACITY: usize = 256;
 
@@ -42,6 +42,8 @@ pub struct Switch<P: Program> {
     /// Pass 1's results, empty between bursts.
     parsed: Box<[Option<Packet>]>,
     down: PortMask,
+    /// Ports that there are; the other numbers were removed.
+    present: PortMask,
     /// What ports counted that were removed.
     removed: PortCounters,
     pipe: Pipe,
@@ -78,6 +80,7 @@ impl<P: Program> Switch<P> {
             punted: VecDeque::with_capacity(PUNT_CAPACITY),
             parsed: (0..BURST).map(|_| None).collect(),
             down: PortMask::EMPTY,
+            present: (0..limits.len()).map(|port| PortId(port as u8)).collect(),
             removed: PortCounters::default(),
             pipe,
             remote: paced.filter(|port| !pipe.owns(*port)).collect(),
@@ -179,7 +182,7 @@ impl<P: Program> Switch<P> {
     #[inline]
     fn forward(&mut self, now: Instant, pool: &mut Pool, to: PortId, queue: Queue, packet: Packet) {
         let from = packet.meta.ingress_port;
-        if to.index() >= self.counters.len() {
+        if !self.present.contains(to) {
             return self.drop_at_ingress(pool, from, packet.frame, DropReason::NoSuchPort);
         }
         if self.remote.contains(to) {
@@ -192,8 +195,14 @@ impl<P: Program> Switch<P> {
     /// Puts a packet aside for the pipe that has its port's queues.
     fn hand_over(&mut self, pool: &mut Pool, to: PortId, queue: Queue, packet: Packet) {
         let from = packet.meta.ingress_port;
-        if self.handing.len() >= MAX_HANDING {
-            return self.drop_at_ingress(pool, from, packet.frame, DropReason::PipeFull);
+        // What is abroad does not show in the depths here, so a part of the pool is kept from it.
+        let refused = match () {
+            () if self.handing.len() >= MAX_HANDING => Some(DropReason::PipeFull),
+            () if is_scarce(pool, &packet.frame) => Some(DropReason::SharedBuffer),
+            () => None,
+        };
+        if let Some(reason) = refused {
+            return self.drop_at_ingress(pool, from, packet.frame, reason);
         }
         self.counters[from.index()].forwarded += 1;
         self.handed += 1;
@@ -205,14 +214,26 @@ impl<P: Program> Switch<P> {
         &mut self.handing
     }
 
-    /// Takes a packet that another pipe handed over into its queue.
-    ///
-    /// # Panics
-    /// If its port is not one of this switch.
+    /// Takes a packet that another pipe handed over into its queue. Pipes come to know of a change one after
+    /// the other: a port that is not here yet, or no more, drops it.
     pub fn accept(&mut self, now: Instant, pool: &mut Pool, handed: Handed) {
         let Handed { to, queue, packet } = handed;
         self.accepted += 1;
-        self.enqueue(now, pool, to, queue, packet);
+        match self.present.contains(to) {
+            true => self.enqueue(now, pool, to, queue, packet),
+            false => self.refuse(pool, to, packet.frame, DropReason::NoSuchPort),
+        }
+    }
+
+    /// Drops a frame at the egress of a port, which need not be there.
+    fn refuse(&mut self, pool: &mut Pool, to: PortId, frame: Frame, reason: DropReason) {
+        let counters = match self.present.contains(to) {
+            true => &mut self.counters[to.index()],
+            false => &mut self.removed,
+        };
+        counters.enqueued += 1;
+        counters.egress_drops.count(reason);
+        pool.free(frame);
     }
 
     /// What this pipe has to tell the others.
@@ -368,10 +389,11 @@ impl<P: Program> Switch<P> {
     /// If it is neither.
     pub fn add_port(&mut self, port: PortId, limits: &PortLimits) {
         assert!(port.index() < crate::id::MAX_PORTS && port.index() <= self.counters.len(), "port {port}");
-        match self.counters.get_mut(port.index()) {
-            Some(counters) => assert!(*counters == PortCounters::default(), "port {port} is in use"),
-            None => self.counters.push(PortCounters::default()),
+        assert!(!self.present.contains(port), "port {port} is in use");
+        if port.index() == self.counters.len() {
+            self.counters.push(PortCounters::default());
         }
+        self.present = self.present.with(port);
         self.tm.add_port(port, limits);
         self.down = self.down.without(port);
         self.place(port, limits);
@@ -393,6 +415,7 @@ impl<P: Program> Switch<P> {
         self.drain_outbox(now, pool);
         let counters = std::mem::take(&mut self.counters[port.index()]);
         self.removed.add(&counters);
+        self.present = self.present.without(port);
     }
 
     /// Changes rate and queue limits of a port; what waits stays.
@@ -439,11 +462,9 @@ impl<P: Program> Switch<P> {
             pool.free(frame);
         }
         // Not handed over after all.
-        for Handed { packet, .. } in std::mem::take(&mut self.handing) {
-            let from = packet.meta.ingress_port;
-            self.counters[from.index()].forwarded -= 1;
-            self.handed -= 1;
-            self.drop_at_ingress(pool, from, packet.frame, DropReason::Shutdown);
+        for Handed { to, packet, .. } in std::mem::take(&mut self.handing) {
+            self.accepted += 1;
+            self.refuse(pool, to, packet.frame, DropReason::Shutdown);
         }
     }
 
@@ -480,7 +501,7 @@ impl<P: Program> Switch<P> {
     }
 }
 
-/// Whether what `frame` is in is too scarce to be held for a neighbour.
+/// Whether what `frame` is in is too scarce to be held for a neighbour, or handed to another pipe.
 fn is_scarce(pool: &Pool, frame: &Frame) -> bool {
     let (free, all) = pool.share(frame);
     free < all / if frame.is_large() { LARGE_HOLD_RESERVE } else { HOLD_RESERVE }

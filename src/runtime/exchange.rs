@@ -7,7 +7,7 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering, fence};
 
 use crossbeam::queue::ArrayQueue;
 
@@ -20,11 +20,12 @@ use crate::time::Instant;
 /// Ends the sleep of a worker that has something to take; called after it was put there.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Parcels on their way from one pipe to another.
-const PARCELS: usize = 64;
-/// Packets and notes in a parcel that waits for room in its ring; more stay with the sender's switch,
-/// which drops what is too much and counts it.
-const MAX_WAITING: usize = 1024;
+/// Parcels on their way from one pipe to another: few, for no queue shall hide here.
+const PARCELS: usize = 4;
+/// Packets in a parcel; more stay with the sender's switch, which drops what is too much and counts it.
+const MAX_PACKETS: usize = 128;
+/// Notes in a parcel that waits for room in its ring, vital ones not counted.
+const MAX_NOTES: usize = 1024;
 
 #[derive(Default)]
 struct Parcel {
@@ -70,8 +71,21 @@ pub struct Exchange {
     peers: Vec<Option<Peer>>,
     notes: Vec<Note>,
     handing: Vec<Handed>,
-    /// Pipes of the switch that hand over no more packets.
-    ended: Arc<AtomicUsize>,
+    strays: Vec<Stray>,
+    shared: Arc<Shared>,
+}
+
+/// What the pipes of a switch count together, at the end.
+#[derive(Default)]
+struct Shared {
+    /// Pipes that hand over no more packets.
+    ended: AtomicUsize,
+    /// Pipes whose books are closed.
+    settled: AtomicUsize,
+    /// Chunks that are missing in some pools, less those that are too many in others.
+    chunks: AtomicI64,
+    /// Frames handed over, less those accepted.
+    frames: AtomicI64,
 }
 
 impl Exchange {
@@ -80,7 +94,7 @@ impl Exchange {
         let count = wakes.len();
         let lane = || Arc::new(Lane { parcels: ArrayQueue::new(PARCELS), spare: ArrayQueue::new(PARCELS) });
         let lanes: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| lane()).collect()).collect();
-        let ended = Arc::new(AtomicUsize::new(0));
+        let shared = Arc::new(Shared::default());
         let exchange = |index: usize| {
             let peer = |other: usize| Peer {
                 to: lanes[index][other].clone(),
@@ -90,7 +104,7 @@ impl Exchange {
             };
             let peers = (0..count).map(|other| (other != index).then(|| peer(other))).collect();
             let pipe = Pipe { index: index as u8, count: count as u8 };
-            Exchange { pipe, peers, notes: Vec::new(), handing: Vec::new(), ended: ended.clone() }
+            Exchange { pipe, peers, notes: Vec::new(), handing: Vec::new(), strays: Vec::new(), shared: shared.clone() }
         };
         (0..count).map(exchange).collect()
     }
@@ -105,17 +119,13 @@ impl Exchange {
         self.peers.iter().flatten().any(|p| !p.from.parcels.is_empty() || !p.waiting.is_empty())
     }
 
-    /// Takes what has come for this pipe and sends what it has for others. How many packets came.
-    pub fn trade(&mut self, now: Instant, plane: &mut dyn Dataplane, pool: &mut Pool) -> usize {
-        if self.pipe == Pipe::ONLY {
-            return 0;
-        }
-        let moved = self.receive(now, plane, pool);
-        self.send(plane, pool);
-        moved
+    /// Whether the switch has other pipes.
+    pub fn is_used(&self) -> bool {
+        self.pipe.count > 1
     }
 
-    fn receive(&mut self, now: Instant, plane: &mut dyn Dataplane, pool: &mut Pool) -> usize {
+    /// Takes what has come for this pipe: before its queues are served. How many packets came.
+    pub fn receive(&mut self, now: Instant, plane: &mut dyn Dataplane, pool: &mut Pool) -> usize {
         let mut moved = 0;
         for peer in self.peers.iter().flatten() {
             // No more than were there: a peer that is faster must not keep this one from its ports.
@@ -131,14 +141,14 @@ impl Exchange {
         moved
     }
 
-    fn send(&mut self, plane: &mut dyn Dataplane, pool: &mut Pool) {
+    /// Sends what this pipe has for others: when it has done all else in a pass.
+    pub fn send(&mut self, plane: &mut dyn Dataplane, pool: &mut Pool) {
         plane.take_notes(&mut self.notes);
-        for peer in self.peers.iter_mut().flatten() {
-            let room = MAX_WAITING.saturating_sub(peer.waiting.notes.len());
-            peer.waiting.notes.extend(self.notes.iter().take(room).cloned());
+        for note in self.notes.drain(..) {
+            self.peers.iter_mut().flatten().for_each(|peer| note.clone().join(&mut peer.waiting.notes, MAX_NOTES));
         }
-        self.notes.clear();
-        for stray in mem::take(pool.strays()) {
+        mem::swap(pool.strays(), &mut self.strays);
+        for stray in self.strays.drain(..) {
             if let Some(peer) = &mut self.peers[pool.home(&stray)] {
                 peer.waiting.strays.push(stray);
             }
@@ -148,7 +158,7 @@ impl Exchange {
             mem::swap(handing, &mut self.handing);
             for handed in self.handing.drain(..) {
                 match &mut self.peers[self.pipe.owner(handed.to) as usize] {
-                    Some(peer) if peer.waiting.packets.len() < MAX_WAITING => peer.waiting.packets.push(handed),
+                    Some(peer) if peer.waiting.packets.len() < MAX_PACKETS => peer.waiting.packets.push(handed),
                     _ => handing.push(handed),
                 }
             }
@@ -170,12 +180,22 @@ impl Exchange {
     /// This pipe hands over no more packets. When all have said so, one more [`Exchange::collect`] leaves
     /// nothing under way.
     pub fn end(&self) {
-        self.ended.fetch_add(1, Ordering::SeqCst);
+        self.shared.ended.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Whether every pipe has said [`Exchange::end`].
     pub fn all_ended(&self) -> bool {
-        self.ended.load(Ordering::SeqCst) >= usize::from(self.pipe.count)
+        self.shared.ended.load(Ordering::SeqCst) >= usize::from(self.pipe.count)
+    }
+
+    /// Closes this pipe's books: chunks that it misses (or has too many), and frames that it handed over, less
+    /// those it accepted. The last pipe to do so gets the sums, which are to be zero.
+    pub fn settle(&self, chunks: i64, frames: i64) -> Option<(i64, i64)> {
+        let Shared { settled, chunks: all_chunks, frames: all_frames, .. } = &*self.shared;
+        all_chunks.fetch_add(chunks, Ordering::SeqCst);
+        all_frames.fetch_add(frames, Ordering::SeqCst);
+        let last = settled.fetch_add(1, Ordering::SeqCst) + 1 == usize::from(self.pipe.count);
+        last.then(|| (all_chunks.load(Ordering::SeqCst), all_frames.load(Ordering::SeqCst)))
     }
 
     /// Takes what has come and what could not be sent, at the end: the switch drops it.

@@ -16,8 +16,7 @@ use crate::config::diff::Command;
 use crate::config::{PollMode, SwitchConfig};
 use crate::dataplane::{self, Dataplane};
 use crate::frame::{BURST, Burst, Pool};
-use crate::id::{PortId, PortMask};
-use crate::pisa::Pipe;
+use crate::id::{PortId, PortKind, PortMask};
 use crate::port::Port;
 use crate::port::fault::FaultPort;
 use crate::port::xdp::{Device, XdpPort};
@@ -165,8 +164,10 @@ impl Worker {
         let mut last_work = now();
         while !self.stop.load(Ordering::Relaxed) {
             let worked = self.pass(true);
+            let mut obeyed = false;
             while let Ok(order) = self.orders.try_recv() {
                 self.obey(order)?;
+                obeyed = true;
             }
             while let Ok(ask) = self.asks.try_recv() {
                 let report = self.report(&ask);
@@ -175,7 +176,7 @@ impl Worker {
             }
             self.stats.loops += 1;
             let now = now();
-            if worked > 0 {
+            if worked > 0 || obeyed {
                 last_work = now;
                 continue;
             }
@@ -252,12 +253,12 @@ impl Worker {
                     }
                 }
             }
-            if exchange.pipe() != Pipe::ONLY {
-                moved += exchange.trade(now(), plane.as_mut(), pool);
+            if exchange.is_used() {
+                moved += exchange.receive(now(), plane.as_mut(), pool);
             }
             let changed = plane.live() != *live;
             let tick = plane.tick_deadline();
-            if tick.is_none() && plane.backlog().is_empty() && unsettled.is_empty() && !changed {
+            if tick.is_none() && plane.backlog().is_empty() && unsettled.is_empty() && !changed && !exchange.is_used() {
                 continue;
             }
             let now = now();
@@ -286,6 +287,9 @@ impl Worker {
                 if let Err(e) = slot.kick(now, moved > before) {
                     dead.push((id, e));
                 }
+            }
+            if exchange.is_used() {
+                exchange.send(plane.as_mut(), pool);
             }
             if changed {
                 running.tell_links();
@@ -334,8 +338,9 @@ impl Worker {
             running.plane.drain(now(), &mut running.pool);
             running.exchange.end();
         }
-        // Until all pipes have ended, one of them may still have something for this one.
-        let end = now() + DRAIN;
+        // Until all pipes have ended, one of them may still have something for this one. Each takes at most
+        // as long as this one may have; one that panicked never ends.
+        let end = now() + SECONDS;
         while now() < end && !self.switches.iter().all(|r| r.exchange.all_ended()) {
             std::thread::yield_now();
         }
@@ -346,10 +351,15 @@ impl Worker {
                 error!(switch = running.config.name, "frames unaccounted for at shutdown: {imbalance}");
                 return Err(RuntimeError::Unbalanced { switch: running.config.name.clone(), imbalance });
             }
+            // Each of several pipes has chunks of the others; in all none may be missing.
             let umem = running.umem();
-            // Of several pipes each has chunks of the others.
-            if !umem.balanced && running.exchange.pipe() == Pipe::ONLY {
-                let imbalance = format!("{umem:?}");
+            let found = umem.free + umem.large_free + umem.held + umem.in_queues + running.pool.strays().len();
+            let (chunks, ledger) = ((umem.chunks + umem.large) as i64 - found as i64, running.plane.ledger());
+            let frames = ledger.handed as i64 - ledger.accepted as i64;
+            if let Some((chunks, frames)) = running.exchange.settle(chunks, frames)
+                && (chunks, frames) != (0, 0)
+            {
+                let imbalance = format!("{chunks} chunks missing, {frames} frames between workers: {umem:?}");
                 return Err(RuntimeError::Unbalanced { switch: running.config.name.clone(), imbalance });
             }
         }
@@ -391,12 +401,21 @@ impl Running {
         self.refresh(id);
     }
 
+    /// Whether this pipe speaks for the switch in the log: one, so that nothing is told twice.
+    fn tells(&self) -> bool {
+        self.exchange.pipe().index == 0
+    }
+
     /// Tells of links that hellos took out or brought back. That a device went or came has been told.
     fn tell_links(&mut self) {
         let before = std::mem::replace(&mut self.live, self.plane.live());
+        if !self.tells() {
+            return;
+        }
         for (i, slot) in self.ports.iter().enumerate() {
             let id = PortId(i as u8);
-            let Some(slot) = slot.as_ref().filter(|_| self.plane.is_port_up(id)) else { continue };
+            let is_link = |slot: &&PortSlot| slot.config.kind != PortKind::Host && self.plane.is_port_up(id);
+            let Some(slot) = slot.as_ref().filter(is_link) else { continue };
             let (switch, port) = (&self.config.name, &slot.config.interface);
             let reason = self.plane.link(id).why.text();
             match (before.contains(id), self.live.contains(id)) {
@@ -415,6 +434,7 @@ impl Running {
         if up != self.plane.is_port_up(id) {
             let (switch, port) = (&self.config.name, &slot.config.interface);
             match reason {
+                _ if !self.tells() => {}
                 Some(reason) => warn!(switch, port, %reason, "port is down"),
                 None => info!(switch, port, "port is up"),
             }

@@ -97,11 +97,17 @@ pub enum HelloError {
     BadVersion,
     /// A state that there is not, or one that only who hears somebody can be in.
     BadState,
-    /// A multiplier or interval of 0 (RFC 5880, section 6.8.6).
+    /// A multiplier or interval of 0 (RFC 5880, section 6.8.6), or over [`MAX_MULTIPLIER`] or
+    /// [`MAX_INTERVAL`]: believed, it would keep a dead link alive for days.
     BadTiming,
     /// A port that no switch has.
     BadPort,
 }
+
+/// Largest multiplier that is believed.
+pub const MAX_MULTIPLIER: u8 = 50;
+/// Longest interval that is believed, in microseconds: 10 s.
+pub const MAX_INTERVAL: u32 = 10_000_000;
 
 /// Whether the frame is a hello, well-formed or not.
 #[inline]
@@ -136,7 +142,7 @@ pub fn read(frame: &[u8], headers: &Headers) -> Result<Hello, HelloError> {
         _ => return Err(HelloError::BadState),
     };
     let interval = u32::from_be_bytes([i0, i1, i2, i3]);
-    if multiplier == 0 || interval == 0 {
+    if !(1..=MAX_MULTIPLIER).contains(&multiplier) || !(1..=MAX_INTERVAL).contains(&interval) {
         return Err(HelloError::BadTiming);
     }
     let sender = end([s0, s1], port)?;

@@ -63,7 +63,7 @@ pub fn wait_up(switch: &Switch, name: &str) -> Duration {
 
 /// Sends a paced stream from the first host of `bed` to the second while `during` runs, which takes
 /// less than two seconds; every frame of it has to arrive, once and in order.
-fn nothing_is_lost_while(bed: &Bed, during: impl FnOnce()) {
+pub fn nothing_is_lost_while(bed: &Bed, during: impl FnOnce()) {
     let binary = env!("CARGO_BIN_EXE_weft");
     let (from, to) = (&bed.hosts[0], &bed.hosts[1]);
     let target = to.ipv4.to_string();

@@ -26,6 +26,8 @@ mod hosts;
 mod labs;
 /// Links that are deaf, lossy or late, and a worker that panics.
 mod links;
+/// Interfaces that change their names.
+mod names;
 /// What a router says: time exceeded, unreachable, too big.
 mod path;
 /// Capabilities, default routes, control sockets, and frames that are left to the kernel.

@@ -185,6 +185,32 @@ fn a_queue_more_than_workers_takes_the_port_out_of_service_and_its_frames_never_
 }
 
 #[test]
+fn ports_that_come_and_go_under_load_disturb_neither_of_two_workers() {
+    let Some(_turn) = turn("two-change") else { return };
+    let bed = two_queues("change", 3);
+    let switch = bed.start(&toml(&bed, "rate = \"500Mbit\""), &[]);
+    ping_all_pairs(&bed.hosts);
+    let socket = switch.socket.to_str().unwrap();
+    thread::scope(|scope| {
+        let stream = scope.spawn(|| ordered(&bed, 8, 1500));
+        // Frames for the port that is changed come by both workers all the while: those of a host that asks
+        // for it, and what is flooded.
+        let asking = bed.hosts[0].ping(bed.hosts[2].ipv4.into(), &["-c", "300", "-i", "0.01", "-w", "8"]);
+        for round in 0..10 {
+            weft_ok(&["port", "del", "p2", "--socket", socket]);
+            let rate = ["0", "100Mbit"][round % 2];
+            weft_ok(&["port", "add", "p2", "--kind", "host", "--rate", rate, "--socket", socket]);
+        }
+        stream.join().unwrap();
+        drop(asking);
+    });
+    ping_all_pairs(&bed.hosts);
+    books::at_rest(&switch.socket);
+    switch.stop();
+    bed.assert_detached();
+}
+
+#[test]
 fn a_queue_count_that_the_interface_lacks_is_refused_with_the_command_that_mends_it() {
     let Some(_turn) = turn("lacks") else { return };
     let bed = Bed::new("lacks", &[Host, Host]);

@@ -36,7 +36,7 @@ impl Lent {
         self.count
     }
 
-    /// Gives them back to `pool`, which must be the one they came from. Only a socket that was closed
+    /// Gives them back to `pool`, which must be the one that the port was driven with. Only a socket that was closed
     /// gives its `Lent` away ([`super::XdpPort::close`]).
     pub fn restore(self, pool: &mut Pool) {
         for (i, word) in self.bits.iter().enumerate() {
@@ -44,8 +44,8 @@ impl Lent {
             while word != 0 {
                 let index = (i * 64) as u32 + word.trailing_zeros();
                 word &= word - 1;
-                // SAFETY: the chunk was taken out of the pool when it was lent, no Frame owns it, and
-                // the socket it was lent to is closed.
+                // SAFETY: the chunk left a pool over this UMEM when it was lent, no Frame owns it, and the
+                // socket it was lent to is closed.
                 unsafe { pool.free_index(index) }
             }
         }

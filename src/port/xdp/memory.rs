@@ -88,7 +88,7 @@ struct UmemRegion {
     chunk_size: usize,
 }
 
-// SAFETY: the mapping is reached through the pool alone; `Umem` itself is Send.
+// SAFETY: the mapping is reached through its pools alone; `Umem` itself is Send.
 unsafe impl Send for UmemRegion {}
 
 // SAFETY: `base` is the data area of chunk 0 in a mapping of `chunks * chunk_size` bytes that `_umem`

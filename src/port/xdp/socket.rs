@@ -231,8 +231,8 @@ impl XdpPort {
             for i in 0..n {
                 let index = self.memory.index(&self.scratch[i]);
                 if self.lent.take(index) {
-                    // SAFETY: the chunk left the pool when it was lent for sending, and the kernel has
-                    // returned it.
+                    // SAFETY: the chunk left a pool over this UMEM when it was lent for sending, and the
+                    // kernel has returned it.
                     unsafe { pool.free_index(index) };
                 }
             }
