@@ -4,7 +4,7 @@ use std::fmt;
 use ipnet::IpNet;
 
 use super::{HelloOptions, PortConfig, QueueOptions, SwitchConfig};
-use crate::id::{PortId, PortMask};
+use crate::id::{MAX_PORTS, PortId, PortMask};
 
 /// Which interface stands at each [`PortId`] of a running switch. A port keeps its number as long as it
 /// is there, also when the configuration names it in another place.
@@ -22,11 +22,20 @@ impl Layout {
         self.0.iter().position(|name| name.as_deref() == Some(interface)).map(|i| PortId(i as u8))
     }
 
-    fn add(&mut self, interface: &str) -> PortId {
-        let free = self.0.iter().position(Option::is_none).unwrap_or_else(|| {
+    /// Gives `interface` a number: one that was free `before`, else a new one, and only if there is none left
+    /// one that this plan has freed. The workers of a switch carry out a plan one after the other, and what
+    /// they tell each other meanwhile names ports by number.
+    fn add(&mut self, before: &Layout, interface: &str) -> PortId {
+        let is_free = |i: &usize| self.0[*i].is_none();
+        let long_free = |i: &usize| is_free(i) && before.0.get(*i).is_none_or(Option::is_none);
+        let found = (0..self.0.len()).find(long_free);
+        let room = || (self.0.len() < MAX_PORTS).then_some(self.0.len());
+        let free = found.or_else(room).or_else(|| (0..self.0.len()).find(is_free));
+        // A valid configuration has no more ports than there are numbers.
+        let free = free.unwrap_or(self.0.len());
+        if free == self.0.len() {
             self.0.push(None);
-            self.0.len() - 1
-        });
+        }
         self.0[free] = Some(interface.into());
         PortId(free as u8)
     }
@@ -101,7 +110,7 @@ pub fn diff(old: &SwitchConfig, layout: &Layout, new: &SwitchConfig) -> Result<P
         let name = &port.interface;
         match old.port(name).map(|at| &old.ports[at.index()]) {
             None => {
-                let id = plan.layout.add(name);
+                let id = plan.layout.add(layout, name);
                 plan.commands.push(Command::AddPort(id, port.clone()));
                 plan.summary.push(format!("port `{name}` added"));
             }

@@ -85,8 +85,10 @@ fn tcp_is_byte_exact_over_links_that_lose_double_reorder_and_delay() {
     for address in b.addresses() {
         tcp(a, b, address, 512 << 10);
     }
-    let faults = |switch: &str| books::port(lab.socket(switch), "spine0").faults.expect("asked for");
-    let (near, far) = (faults("leaf0"), faults("leaf1"));
-    assert!(near.balances() && far.balances(), "{near:?} {far:?}");
-    assert!(near.received + far.received > 100 && near != far, "{near:?} {far:?}");
+    // Which of the spines the flows took is the hash's affair.
+    let faults = |switch: &str, spine: &str| books::port(lab.socket(switch), spine).faults.expect("asked for");
+    let ports = [("leaf0", "spine0"), ("leaf0", "spine1"), ("leaf1", "spine0"), ("leaf1", "spine1")];
+    let counts = ports.map(|(leaf, spine)| faults(leaf, spine));
+    assert!(counts.iter().all(|c| c.balances()), "{counts:?}");
+    assert!(counts.iter().map(|c| c.received).sum::<u64>() > 100, "{counts:?}");
 }
