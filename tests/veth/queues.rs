@@ -10,15 +10,8 @@ use weft::runtime::report::Body;
 use crate::bed::Kind::Host;
 use crate::bed::{Bed, Switch, ping_all_pairs, text, turn, weft_ok};
 use crate::books;
-use crate::faults::{wait_down, wait_up};
+use crate::faults::{ip, wait_down, wait_up};
 use crate::traffic::tcp;
-
-fn ip(namespace: &Namespace, arguments: &str) {
-    let mut command = Command::new("ip");
-    command.args(arguments.split(' '));
-    let status = namespace.spawn(&mut command).unwrap().wait().unwrap();
-    assert!(status.success(), "ip {arguments}");
-}
 
 /// A bed whose links have two queues at both ends.
 fn two_queues(tag: &str, hosts: usize) -> Bed {

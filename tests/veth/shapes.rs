@@ -1,15 +1,14 @@
 use std::io::Write;
 use std::net::{IpAddr, TcpListener, TcpStream};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weft::lab::net::Namespace;
 use weft::runtime::report::PortReport;
 
 use crate::bed::Kind::Host;
 use crate::bed::{Bed, Switch, ping_all_pairs, turn, weft_ok};
 use crate::books;
+use crate::faults::ip;
 use crate::packet::{Numbers, PacketSocket, ethernet};
 use crate::traffic::{IcmpError, tcp, udp_echo, udp_error};
 
@@ -24,13 +23,6 @@ const TAG: usize = 4;
 const CHUNKS: [usize; 2] = [2048 - 256, 4096 - 256];
 const MODES: [&str; 2] = ["native", "generic"];
 const WAIT: Duration = Duration::from_secs(3);
-
-fn ip(namespace: &Namespace, arguments: &str) {
-    let mut command = Command::new("ip");
-    command.args(arguments.split(' '));
-    let status = namespace.spawn(&mut command).unwrap().wait().unwrap();
-    assert!(status.success(), "ip {arguments}");
-}
 
 /// Sets the MTU of both ends of a port's link.
 fn set_mtu(bed: &Bed, port: usize, mtu: usize) {
