@@ -14,6 +14,7 @@ use crate::port::xdp::{Device, Devices, Memory, XdpOptions, XdpPort, chunk_size}
 use super::default_route::check_default_route;
 use super::monitor::LinkMonitor;
 use super::netns::{Home, Identity};
+use super::worker::BURSTS;
 use super::{RuntimeError, Source, SwitchInstance};
 
 /// A switch with all its ports open, not forwarding yet.
@@ -137,6 +138,8 @@ pub(super) fn check_mtu(port: &PortConfig, device: &Device) -> Result<(), String
 
 /// Chunks that every port gets to receive into, whatever the others' shares: a few bursts.
 const MIN_FILL: usize = 4 * BURST;
+/// The most for a port to another switch, which has paced and queued what it sends: two passes' worth.
+const MAX_FABRIC_FILL: usize = 2 * BURSTS * BURST;
 
 /// Chunks for a queue of a port to receive into: its share of two thirds of the switch's frames. A host's
 /// TCP sends a whole window at once; what comes from another switch was queued and paced there.
@@ -147,7 +150,8 @@ pub(super) fn fill(config: &SwitchConfig, kind: PortKind) -> usize {
     };
     let weights: usize = config.ports.iter().map(|p| weight(p.kind)).sum();
     let queues = config.runtime.workers;
-    (config.runtime.frames as usize * 2 / 3 * weight(kind) / weights / queues).max(MIN_FILL)
+    let share = (config.runtime.frames as usize * 2 / 3 * weight(kind) / weights / queues).max(MIN_FILL);
+    if kind == PortKind::Host { share } else { share.min(MAX_FABRIC_FILL) }
 }
 
 /// Refuses a switch whose frames do not give every port its chunks with a quarter left for queues.

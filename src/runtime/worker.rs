@@ -280,13 +280,15 @@ impl Worker {
                     moved += self.burst.len();
                     socket.tx_burst(pool, &mut self.burst);
                 }
+                if let Err(e) = slot.kick(now, moved > before) {
+                    dead.push((id, e));
+                }
+                // After the kick: what it sent is free for what the next pass receives.
+                let Some(socket) = &mut slot.socket else { continue };
                 *unsettled = match socket.inner_mut().reclaim(pool) {
                     0 => unsettled.without(id),
                     _ => unsettled.with(id),
                 };
-                if let Err(e) = slot.kick(now, moved > before) {
-                    dead.push((id, e));
-                }
             }
             if exchange.is_used() {
                 exchange.send(plane.as_mut(), pool);

@@ -6,8 +6,8 @@ use super::route::{Area, Graph, Uplink, Vertex};
 use super::shape::{Plan, Upper};
 use super::{End, Fabric, FabricOptions, Host, Link, LinkChange, LinkException, LinkProblem, Switch};
 use crate::config::{
-    FRAMES, HelloOptions, PortConfig, QueueOptions, RuntimeOptions, Segment, SwitchConfig, XdpMode, default_hello,
-    derived_mac, derived_seed,
+    HelloOptions, PortConfig, QueueOptions, RuntimeOptions, Segment, SwitchConfig, XdpMode, default_hello, derived_mac,
+    derived_seed,
 };
 use crate::fault::Faults;
 use crate::id::{PortId, PortKind, PortMask, Role, SwitchId};
@@ -74,6 +74,9 @@ struct Build<'a> {
 const FRAMES_HOST: u32 = 3072;
 /// The same for a port to another switch. A fat tree of k = 4 then takes 240 MiB.
 const FRAMES_FABRIC: u32 = 1024;
+/// The least for a switch: with few ports, what is lent for receiving and sending would leave less than a
+/// queue's configured bytes.
+const FRAMES_SWITCH: u32 = 4096;
 
 impl Build<'_> {
     fn spines(&mut self, leaves: &[Node], spines: usize) {
@@ -265,7 +268,7 @@ impl Build<'_> {
         });
         let of = |p: &PortConfig| if p.kind == PortKind::Host { FRAMES_HOST } else { FRAMES_FABRIC };
         let frames: u32 = ports.iter().map(of).sum();
-        self.config(node).runtime.frames = frames.max(*FRAMES.start());
+        self.config(node).runtime.frames = frames.max(FRAMES_SWITCH);
         id
     }
 
