@@ -1,7 +1,7 @@
 //! What the pipes of one switch hand to each other, over bounded rings from each worker to each other.
 //!
-//! A worker puts all that one pass has for another pipe into one parcel, so that the cost of a ring is a
-//! burst's, not a packet's: packets for queues that are there, notes, and chunks that are at home there. A
+//! A worker puts all that one port's turn has for another pipe into one parcel, so that the cost of a ring is
+//! a burst's, not a packet's: packets for queues that are there, notes, and chunks that are at home there. A
 //! ring has one sender and one receiver, so packets of a flow, which all come in by one queue, keep their
 //! order.
 
@@ -21,7 +21,7 @@ use crate::time::Instant;
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Parcels on their way from one pipe to another: few, for no queue shall hide here.
-const PARCELS: usize = 4;
+const PARCELS: usize = 8;
 /// Packets in a parcel; more stay with the sender's switch, which drops what is too much and counts it.
 const MAX_PACKETS: usize = 128;
 /// Notes in a parcel that waits for room in its ring, vital ones not counted.
@@ -141,7 +141,7 @@ impl Exchange {
         moved
     }
 
-    /// Sends what this pipe has for others: when it has done all else in a pass.
+    /// Sends what this pipe has for others: after a port's turn that handed much over, and at the end of a pass.
     pub fn send(&mut self, plane: &mut dyn Dataplane, pool: &mut Pool) {
         plane.take_notes(&mut self.notes);
         for note in self.notes.drain(..) {

@@ -251,6 +251,9 @@ impl Worker {
                             break;
                         }
                     }
+                    if exchange.is_used() && plane.handing().len() >= BURST {
+                        exchange.send(plane.as_mut(), pool);
+                    }
                 }
             }
             if exchange.is_used() {
