@@ -100,12 +100,28 @@ pub enum Show {
     Paths,
     /// Neighbours and stations of the segment.
     Neighbours,
+    /// What the scheme measures at each port.
+    Meters,
+    /// The sets of ports that the scheme chooses from.
+    Groups,
+    /// What the scheme keeps of flows.
+    Flows,
 }
 
 impl Show {
     /// Everything that can be shown.
-    pub const ALL: [Show; 7] =
-        [Show::Ports, Show::Queues, Show::Drops, Show::Workers, Show::Umem, Show::Paths, Show::Neighbours];
+    pub const ALL: [Show; 10] = [
+        Show::Ports,
+        Show::Queues,
+        Show::Drops,
+        Show::Workers,
+        Show::Umem,
+        Show::Paths,
+        Show::Neighbours,
+        Show::Meters,
+        Show::Groups,
+        Show::Flows,
+    ];
 
     /// The word for it.
     pub fn name(self) -> &'static str {
@@ -117,6 +133,9 @@ impl Show {
             Show::Umem => "umem",
             Show::Paths => "paths",
             Show::Neighbours => "neighbours",
+            Show::Meters => "meters",
+            Show::Groups => "groups",
+            Show::Flows => "flows",
         }
     }
 }

@@ -7,12 +7,15 @@ use crate::config::{HelloOptions, PortConfig, QueueOptions, Selector, SwitchConf
 use crate::counters::{Ledger, PortCounters};
 use crate::fabric::link::LinkView;
 use crate::fabric::note::Note;
-use crate::fabric::view::{NeighbourView, PathView, StationView};
-use crate::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, HelloConfig, Scheme};
+use crate::fabric::view::{NeighbourView, PathView, SchemeTable, StationView, Topic};
+use crate::fabric::{
+    Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, HelloConfig, Scheme, SchemeControl,
+    SchemeEgress, SchemeIngress, SchemePort,
+};
 use crate::frame::{Burst, Pool};
 use crate::id::{PortId, PortMask};
 use crate::pisa::tm::QueueLimits;
-use crate::pisa::{Handed, Pipe, PortLimits, Switch, TrafficManager};
+use crate::pisa::{DigestCounts, Handed, Pipe, PortLimits, Switch, TrafficManager};
 use crate::scheme::ecmp::{Ecmp, EcmpEgress, EcmpIngress};
 use crate::time::Instant;
 
@@ -25,6 +28,12 @@ pub trait Dataplane: Send {
     fn transmit(&mut self, now: Instant, port: PortId, pool: &mut Pool, room: usize, out: &mut Burst);
     /// [`Switch::tick`].
     fn tick(&mut self, now: Instant, pool: &mut Pool);
+    /// [`Switch::control`].
+    fn control(&mut self, now: Instant) -> usize;
+    /// [`Switch::digests`].
+    fn digests(&self) -> DigestCounts;
+    /// What the scheme has to show of `topic`; nothing if it has no such thing.
+    fn show(&self, now: Instant, topic: Topic) -> Vec<SchemeTable>;
     /// [`Switch::tick_deadline`].
     fn tick_deadline(&self) -> Option<Instant>;
     /// [`Switch::next_deadline`].
@@ -36,7 +45,7 @@ pub trait Dataplane: Send {
     /// [`Switch::is_port_up`].
     fn is_port_up(&self, port: PortId) -> bool;
     /// Adds a port, the next after the last or one that was removed, on an interface with `mtu`.
-    fn add_port(&mut self, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16);
+    fn add_port(&mut self, now: Instant, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16);
     /// Changes a port that is there.
     fn set_port(&mut self, now: Instant, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16);
     /// [`Switch::remove_port`].
@@ -81,12 +90,23 @@ impl<S: Scheme> Switch<Fabric<S>> {
         let up = (0..self.ports()).map(|i| PortId(i as u8)).filter(|p| self.is_port_up(*p)).collect();
         self.ingress_mut().set_up(up);
     }
+
+    /// Tells all of the scheme's parts of a port.
+    fn tell_scheme(&mut self, now: Instant, id: PortId, port: Option<SchemePort>) {
+        self.ingress_mut().scheme_mut().set_port(now, id, port);
+        self.egress_mut().scheme_mut().set_port(now, id, port);
+        if let Some(command) = self.control_plane_mut().set_port(now, id, port) {
+            self.ingress_mut().scheme_mut().command(now, command);
+        }
+    }
 }
 
 impl<S: Scheme> Dataplane for Switch<Fabric<S>>
 where
     S::Ingress: Send,
     S::Egress: Send,
+    S::Control: Send,
+    <S::Egress as SchemeEgress>::Digest: Send,
 {
     fn receive(&mut self, now: Instant, port: PortId, pool: &mut Pool, burst: &mut Burst) {
         Switch::receive(self, now, port, pool, burst);
@@ -96,6 +116,18 @@ where
     }
     fn tick(&mut self, now: Instant, pool: &mut Pool) {
         Switch::tick(self, now, pool);
+    }
+    fn control(&mut self, now: Instant) -> usize {
+        Switch::control(self, now)
+    }
+    fn digests(&self) -> DigestCounts {
+        Switch::digests(self)
+    }
+    fn show(&self, now: Instant, topic: Topic) -> Vec<SchemeTable> {
+        let mut tables = self.ingress().scheme().show(now, topic);
+        tables.extend(self.egress().scheme().show(now, topic));
+        tables.extend(self.control_plane().show(now, topic));
+        tables
     }
     fn tick_deadline(&self) -> Option<Instant> {
         Switch::tick_deadline(self)
@@ -113,12 +145,14 @@ where
     fn is_port_up(&self, port: PortId) -> bool {
         Switch::is_port_up(self, port)
     }
-    fn add_port(&mut self, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16) {
+    fn add_port(&mut self, now: Instant, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16) {
+        self.tell_scheme(now, id, Some(scheme_port(port)));
         self.ingress_mut().set_port(id, fabric_port(port, mtu));
         Switch::add_port(self, id, &limits(port, queues));
         self.regroup();
     }
     fn set_port(&mut self, now: Instant, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16) {
+        self.tell_scheme(now, id, Some(scheme_port(port)));
         self.ingress_mut().set_port(id, fabric_port(port, mtu));
         self.set_limits(now, id, &limits(port, queues));
     }
@@ -126,6 +160,7 @@ where
         Dataplane::set_port_up(self, id, false, pool);
         Switch::remove_port(self, now, id, pool);
         self.ingress_mut().remove_port(id);
+        self.tell_scheme(now, id, None);
     }
     fn set_forwarding(&mut self, forwarding: &Forwarding) {
         self.ingress_mut().set_forwarding(forwarding);
@@ -205,6 +240,11 @@ fn fabric_port(port: &PortConfig, mtu: u16) -> FabricPort {
     }
 }
 
+/// A port as a scheme sees it.
+fn scheme_port(port: &PortConfig) -> SchemePort {
+    SchemePort { kind: port.kind, rate: port.rate }
+}
+
 /// Addresses of a configuration, with `routes` to the ports of a running switch.
 pub fn forwarding(config: &SwitchConfig, routes: Vec<(IpNet, PortMask)>) -> Forwarding {
     Forwarding {
@@ -251,7 +291,7 @@ pub fn build(config: &SwitchConfig, mtus: &[u16]) -> Box<dyn Dataplane> {
 pub fn build_pipe(config: &SwitchConfig, mtus: &[u16], pipe: Pipe) -> Box<dyn Dataplane> {
     assert_eq!(mtus.len(), config.ports.len(), "one MTU a port");
     match config.selector {
-        Selector::Ecmp => Box::new(assemble::<Ecmp>(config, mtus, pipe, EcmpIngress, EcmpEgress)),
+        Selector::Ecmp => Box::new(assemble::<Ecmp>(config, mtus, pipe, EcmpIngress, EcmpEgress, ())),
     }
 }
 
@@ -261,7 +301,13 @@ fn assemble<S: Scheme>(
     pipe: Pipe,
     ingress: S::Ingress,
     egress: S::Egress,
+    control: S::Control,
 ) -> Switch<Fabric<S>> {
     let ingress = FabricIngress::new(fabric_config(config, mtus, pipe), ingress);
-    Switch::with_pipe(ingress, FabricEgress::new(egress), &port_limits(config), pipe)
+    let mut switch =
+        Switch::<Fabric<S>>::with_pipe(ingress, FabricEgress::new(egress), control, &port_limits(config), pipe);
+    for (id, port) in (0..).map(PortId).zip(&config.ports) {
+        switch.tell_scheme(Instant::ZERO, id, Some(scheme_port(port)));
+    }
+    switch
 }

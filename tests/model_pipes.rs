@@ -550,7 +550,7 @@ impl Model {
                     if plane.ledger().ports.len() > id.index() && paced != (port.rate.0 > 0) {
                         self.unordered.insert(*id);
                     }
-                    plane.add_port(*id, port, &apply.queues, MTU);
+                    plane.add_port(now, *id, port, &apply.queues, MTU);
                     match ports.get_mut(id.index()) {
                         Some(free) => *free = Some(port.clone()),
                         None => ports.push(Some(port.clone())),

@@ -145,7 +145,7 @@ impl Bench {
                 }
                 Command::AddPort(id, config) => {
                     let wire = Wire::new(&config, mtu);
-                    self.switch.add_port(id, &config, &queues, mtu);
+                    self.switch.add_port(self.now, id, &config, &queues, mtu);
                     assert_eq!(self.switch.counters(id), PortCounters::default(), "{id} starts anew");
                     match self.wires.get_mut(id.index()) {
                         Some(free) => assert!(free.replace(wire).is_none(), "{id} is taken"),

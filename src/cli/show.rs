@@ -3,6 +3,8 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::{Map, Value};
+
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::control::{Request, Show};
@@ -13,7 +15,8 @@ use super::{Failure, Outcome, print};
 
 #[derive(Args, Debug)]
 pub(super) struct ShowArgs {
-    /// What to show: ports, queues, drops, workers, umem, paths or neighbours
+    /// What to show: ports, queues, drops, workers, umem, paths or neighbours; of the scheme: meters, groups
+    /// or flows
     what: Show,
     #[command(flatten)]
     which: Which,
@@ -69,6 +72,34 @@ fn table(header: &[&str], right: usize, rows: impl IntoIterator<Item = Vec<Strin
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// A table of what a scheme shows, under the name of its rows; the keys of the first row are the columns.
+fn scheme_table(name: &str, rows: &Value) -> String {
+    let rows: Vec<_> = rows.as_array().into_iter().flatten().filter_map(Value::as_object).collect();
+    let Some(first) = rows.first() else { return format!("no {}", spaced(name)) };
+    let header: Vec<String> = first.keys().map(|key| spaced(key)).collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let words = first.values().take_while(|v| !v.is_number()).count();
+    let cells = |row: &Map<String, Value>| row.values().map(cell).collect();
+    format!("{}\n{}", spaced(name), table(&header, words, rows.into_iter().map(cells)))
+}
+
+fn spaced(key: &str) -> String {
+    key.replace('_', " ")
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".into(),
+        Value::String(word) => word.clone(),
+        Value::Array(words) => match words.is_empty() {
+            true => "-".into(),
+            false => words.iter().map(cell).collect::<Vec<_>>().join(" "),
+        },
+        Value::Number(n) => n.as_f64().filter(|_| n.is_f64()).map_or(n.to_string(), |x| format!("{x:.3}")),
+        other => other.to_string(),
+    }
+}
+
 fn reasons(drops: &DropMap) -> String {
     drops.iter().map(|(reason, n)| format!("{reason}={n}")).collect::<Vec<_>>().join(" ")
 }
@@ -120,6 +151,9 @@ pub(super) fn text(report: &Report, titled: bool) -> String {
                 total.drops,
                 total.queued
             )
+        }
+        Body::Scheme(tables) => {
+            tables.iter().map(|(name, rows)| scheme_table(name, rows)).collect::<Vec<_>>().join("\n\n")
         }
         Body::Queues { queues } => {
             let header =

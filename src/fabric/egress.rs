@@ -1,7 +1,6 @@
 use crate::frame::Frame;
 use crate::id::PortId;
-use crate::pisa::{Egress, EgressVerdict, Meta};
-use crate::time::Instant;
+use crate::pisa::{Egress, EgressContext, EgressVerdict, Meta};
 
 use super::hooks::SchemeEgress;
 
@@ -21,11 +20,25 @@ impl<S: SchemeEgress> FabricEgress<S> {
     pub fn scheme(&self) -> &S {
         &self.scheme
     }
+
+    /// The scheme's egress state, to tell it of ports.
+    pub fn scheme_mut(&mut self) -> &mut S {
+        &mut self.scheme
+    }
 }
 
 impl<S: SchemeEgress> Egress for FabricEgress<S> {
+    type Feedback = S::Feedback;
+    type Digest = S::Digest;
+
     #[inline]
-    fn process(&mut self, now: Instant, port: PortId, frame: &mut Frame, meta: &mut Meta) -> EgressVerdict {
-        self.scheme.leaving(now, port, frame, meta)
+    fn process(
+        &mut self,
+        cx: &mut EgressContext<'_, S::Feedback, S::Digest>,
+        port: PortId,
+        frame: &mut Frame,
+        meta: &mut Meta,
+    ) -> EgressVerdict {
+        self.scheme.leaving(cx, port, frame, meta)
     }
 }

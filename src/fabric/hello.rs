@@ -49,7 +49,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
     /// left to go: its frames may still arrive, and no other port's queue is theirs to join. Host ports are
     /// not touched, so neither are the segment's tables.
     pub(super) fn regroup(&mut self) {
-        self.fib.set_live(self.carrying());
+        let carrying = self.carrying();
+        self.fib.set_live(carrying);
+        self.scheme.set_live(carrying);
         if self.keeps_links() {
             self.tell(Note::Live(self.links.live()));
         }

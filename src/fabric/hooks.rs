@@ -1,14 +1,33 @@
 //! What a path-selection scheme adds to the forwarding that all share.
 
+use std::fmt::Debug;
+
 use crate::frame::Frame;
-use crate::id::PortId;
+use crate::id::{PortId, PortKind, PortMask};
 use crate::pisa::table::Group;
-use crate::pisa::{Context, EgressVerdict, Meta, Verdict};
+use crate::pisa::{Context, Control, EgressContext, EgressVerdict, Meta, Verdict};
 use crate::time::Instant;
+use crate::units::BitRate;
+
+use super::view::{SchemeTable, Topic};
+
+/// A port as a scheme sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchemePort {
+    /// What is at the other end.
+    pub kind: PortKind,
+    /// The rate it is paced to; 0 = unlimited.
+    pub rate: BitRate,
+}
 
 /// A scheme's part in ingress. Every hook but [`SchemeIngress::choose`] has a default that does
 /// nothing.
 pub trait SchemeIngress {
+    /// What the scheme's egress part tells this one ([`crate::pisa::Ingress::feedback`]).
+    type Feedback: Copy + Send + Debug;
+    /// What its control plane tells this one ([`crate::pisa::Ingress::command`]).
+    type Command: Send;
+
     /// Which live port of `group` the packet takes; `None` if there is none. Called once for each
     /// routed packet, after the route is known, with `meta.flow_hash` set.
     fn choose(&mut self, now: Instant, group: &Group, frame: &mut Frame, meta: &mut Meta) -> Option<PortId>;
@@ -27,6 +46,34 @@ pub trait SchemeIngress {
         None
     }
 
+    /// The egress part tells something; of its last burst, so at most one burst late.
+    #[inline]
+    fn feedback(&mut self, now: Instant, feedback: Self::Feedback) {
+        let _ = (now, feedback);
+    }
+
+    /// The control plane changes something.
+    fn command(&mut self, now: Instant, command: Self::Command) {
+        let _ = (now, command);
+    }
+
+    /// `port` is there from now on, or as described from now on; with `None` it is no more. Called for every
+    /// port before the first frame.
+    fn set_port(&mut self, now: Instant, port: PortId, description: Option<SchemePort>) {
+        let _ = (now, port, description);
+    }
+
+    /// Ports that carry traffic from now on; groups know it already.
+    fn set_live(&mut self, live: PortMask) {
+        let _ = live;
+    }
+
+    /// What it has to show of `topic`; nothing if the scheme has no such thing.
+    fn show(&self, now: Instant, topic: Topic) -> Vec<SchemeTable> {
+        let _ = (now, topic);
+        Vec::new()
+    }
+
     /// Time has passed the scheme's deadline.
     fn tick(&mut self, cx: &mut Context<'_>) {
         let _ = cx;
@@ -40,18 +87,62 @@ pub trait SchemeIngress {
 
 /// A scheme's part in egress.
 pub trait SchemeEgress {
+    /// What it tells the ingress part.
+    type Feedback: Copy + Send + Debug;
+    /// What it tells the control plane.
+    type Digest: Copy + Send + Debug;
+
     /// A frame leaves by `port`; `meta` holds the queue's timestamps and depths.
     #[inline]
-    fn leaving(&mut self, now: Instant, port: PortId, frame: &mut Frame, meta: &mut Meta) -> EgressVerdict {
-        let _ = (now, port, frame, meta);
+    fn leaving(
+        &mut self,
+        cx: &mut EgressContext<'_, Self::Feedback, Self::Digest>,
+        port: PortId,
+        frame: &mut Frame,
+        meta: &mut Meta,
+    ) -> EgressVerdict {
+        let _ = (cx, port, frame, meta);
         EgressVerdict::Send
+    }
+
+    /// As [`SchemeIngress::set_port`].
+    fn set_port(&mut self, now: Instant, port: PortId, description: Option<SchemePort>) {
+        let _ = (now, port, description);
+    }
+
+    /// As [`SchemeIngress::show`].
+    fn show(&self, now: Instant, topic: Topic) -> Vec<SchemeTable> {
+        let _ = (now, topic);
+        Vec::new()
     }
 }
 
-/// A scheme: its two parts, which share no state.
+/// A scheme's control plane.
+pub trait SchemeControl: Control {
+    /// As [`SchemeIngress::set_port`]; the command that follows from it, if any.
+    fn set_port(&mut self, now: Instant, port: PortId, description: Option<SchemePort>) -> Option<Self::Command> {
+        let _ = (now, port, description);
+        None
+    }
+
+    /// As [`SchemeIngress::show`].
+    fn show(&self, now: Instant, topic: Topic) -> Vec<SchemeTable> {
+        let _ = (now, topic);
+        Vec::new()
+    }
+}
+
+impl SchemeControl for () {}
+
+/// A scheme: its two parts, which share no state, and its control plane.
 pub trait Scheme {
     /// Before the queues.
     type Ingress: SchemeIngress;
     /// After the queues.
-    type Egress: SchemeEgress;
+    type Egress: SchemeEgress<Feedback = <Self::Ingress as SchemeIngress>::Feedback>;
+    /// Beside both; `()` if there is none.
+    type Control: SchemeControl<
+            Digest = <Self::Egress as SchemeEgress>::Digest,
+            Command = <Self::Ingress as SchemeIngress>::Command,
+        >;
 }

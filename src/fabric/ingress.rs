@@ -220,6 +220,11 @@ impl<S: SchemeIngress> FabricIngress<S> {
         &self.scheme
     }
 
+    /// The scheme's ingress state, to tell it of ports.
+    pub fn scheme_mut(&mut self) -> &mut S {
+        &mut self.scheme
+    }
+
     #[inline]
     pub(super) fn kind(&self, port: PortId) -> PortKind {
         self.ports[port.index()].kind
@@ -451,6 +456,17 @@ pub(super) fn destination(frame: &Frame, meta: &Meta) -> IpAddr {
 
 impl<S: SchemeIngress> Ingress for FabricIngress<S> {
     type Note = Note;
+    type Feedback = S::Feedback;
+    type Command = S::Command;
+
+    #[inline]
+    fn feedback(&mut self, now: Instant, feedback: S::Feedback) {
+        self.scheme.feedback(now, feedback);
+    }
+
+    fn command(&mut self, now: Instant, command: S::Command) {
+        self.scheme.command(now, command);
+    }
 
     fn take_notes(&mut self, notes: &mut Vec<Note>) {
         notes.append(&mut self.notes);

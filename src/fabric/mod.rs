@@ -32,7 +32,7 @@ use crate::pisa::Program;
 
 pub use change::Forwarding;
 pub use egress::FabricEgress;
-pub use hooks::{Scheme, SchemeEgress, SchemeIngress};
+pub use hooks::{Scheme, SchemeControl, SchemeEgress, SchemeIngress, SchemePort};
 pub use ingress::{FabricConfig, FabricIngress, FabricPort};
 pub use link::{HelloConfig, HelloMode};
 
@@ -43,4 +43,5 @@ pub struct Fabric<S>(PhantomData<S>);
 impl<S: Scheme> Program for Fabric<S> {
     type Ingress = FabricIngress<S::Ingress>;
     type Egress = FabricEgress<S::Egress>;
+    type Control = S::Control;
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::id::PortId;
+use crate::id::{PortId, PortMask};
 use crate::time::Instant;
 use crate::wire::MacAddr;
 use ipnet::IpNet;
@@ -50,6 +50,57 @@ pub struct PathView {
     pub priorities: Vec<Vec<PortId>>,
     /// The ports that are chosen from now.
     pub serving: Vec<PortId>,
+}
+
+/// What a scheme can be asked to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// What is measured at each port.
+    Meters,
+    /// Sets of ports that are chosen from.
+    Groups,
+    /// State of flows.
+    Flows,
+}
+
+/// One value of a [`SchemeTable`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Nothing to tell.
+    None,
+    /// A count.
+    Int(u64),
+    /// A measure.
+    Float(f64),
+    /// A word.
+    Text(String),
+    /// A port.
+    Port(PortId),
+    /// Ports.
+    Ports(PortMask),
+}
+
+impl From<u64> for Cell {
+    fn from(n: u64) -> Cell {
+        Cell::Int(n)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(word: &str) -> Cell {
+        Cell::Text(word.into())
+    }
+}
+
+/// Something that a scheme shows: rows of named columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SchemeTable {
+    /// What the rows are, in the plural: the key of the JSON array. The main table of a topic has its name.
+    pub name: &'static str,
+    /// The columns' names: the keys of each row's JSON object.
+    pub columns: &'static [&'static str],
+    /// As many cells a row as there are columns.
+    pub rows: Vec<Vec<Cell>>,
 }
 
 impl<S: SchemeIngress> FabricIngress<S> {

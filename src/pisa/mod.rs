@@ -2,7 +2,7 @@
 //!
 //! A [`Program`] is an [`Ingress`] and an [`Egress`] stage with separate state, as in hardware: code
 //! of one can't name a register of the other, and what egress wants ingress to know must be
-//! recirculated or sent as a digest. [`Switch`] runs a program over bursts of frames. It is
+//! recirculated ([`EgressContext::recirculate`]) or sent as a digest to the control plane ([`Control`]). [`Switch`] runs a program over bursts of frames. It is
 //! sans-IO: time comes in as an argument, frames leave by [`Switch::transmit`], and
 //! [`Switch::next_deadline`] says when it wants to be called although no frame has come.
 //!
@@ -10,6 +10,8 @@
 //! [`Ingress::process`] for all, so that the table lines of one frame are fetched while another is
 //! parsed.
 
+/// What egress tells the control plane.
+pub mod digest;
 /// The seeded hash of flows.
 pub mod hash;
 /// Per-frame metadata.
@@ -28,11 +30,12 @@ pub mod tm;
 /// Where a frame goes next.
 pub mod verdict;
 
+pub use digest::DigestCounts;
 pub use hash::FlowHash;
 pub use meta::Meta;
 pub use outbox::{Action, Outbox};
 pub use pipe::{Handed, Pipe};
-pub use program::{Context, Egress, Ingress, Program};
+pub use program::{Context, Control, Egress, EgressContext, Ingress, Program};
 pub use switch::Switch;
 pub use tm::{PortLimits, TrafficManager};
 pub use verdict::{EgressVerdict, Queue, Verdict};

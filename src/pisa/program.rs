@@ -1,8 +1,11 @@
+use std::fmt::Debug;
+
 use crate::counters::DropReason;
 use crate::frame::{Frame, Pool};
 use crate::id::{PortId, PortMask};
 use crate::time::Instant;
 
+use super::digest::Digests;
 use super::{EgressVerdict, Meta, Outbox, Verdict};
 
 /// What a stage may use beside its own state.
@@ -16,8 +19,52 @@ pub struct Context<'a> {
     pub outbox: &'a mut Outbox,
 }
 
+/// What the egress stage may use beside its own state.
+#[derive(Debug)]
+pub struct EgressContext<'a, F, D> {
+    /// Time of the burst.
+    pub now: Instant,
+    /// Free frames, for what it makes.
+    pub pool: &'a mut Pool,
+    /// Where frames that it makes go.
+    pub outbox: &'a mut Outbox,
+    pub(super) feedback: &'a mut Vec<F>,
+    pub(super) digests: &'a mut Digests<D>,
+}
+
+impl<F, D> EgressContext<'_, F, D> {
+    /// Tells the ingress stage something, which in hardware a recirculated copy of the frame would carry. It
+    /// comes to know when the port has sent its burst.
+    #[inline]
+    pub fn recirculate(&mut self, feedback: F) {
+        self.feedback.push(feedback);
+    }
+
+    /// Tells the control plane something; it is lost, and counted so, when the control plane is too far behind.
+    #[inline]
+    pub fn digest(&mut self, digest: D) {
+        self.digests.push(digest);
+    }
+}
+
 /// The ingress stage: from parsed frame to verdict.
 pub trait Ingress {
+    /// What the egress stage tells this one.
+    type Feedback: Copy + Send + Debug;
+    /// What the control plane tells this one.
+    type Command: Send;
+
+    /// The egress stage tells something ([`EgressContext::recirculate`]).
+    #[inline]
+    fn feedback(&mut self, now: Instant, feedback: Self::Feedback) {
+        let _ = (now, feedback);
+    }
+
+    /// The control plane changes something.
+    fn command(&mut self, now: Instant, command: Self::Command) {
+        let _ = (now, command);
+    }
+
     /// What the ingress stages of a switch's pipes tell each other ([`super::Pipe`]).
     type Note: Clone + Send;
 
@@ -66,14 +113,49 @@ pub trait Ingress {
 
 /// The egress stage: after the queue, before the wire.
 pub trait Egress {
+    /// What it tells the ingress stage.
+    type Feedback: Copy + Send + Debug;
+    /// What it tells the control plane.
+    type Digest: Copy + Send + Debug;
+
     /// Last look at a frame that leaves by `port`; `meta` holds the queue's timestamps and depths.
-    fn process(&mut self, now: Instant, port: PortId, frame: &mut Frame, meta: &mut Meta) -> EgressVerdict;
+    fn process(
+        &mut self,
+        cx: &mut EgressContext<'_, Self::Feedback, Self::Digest>,
+        port: PortId,
+        frame: &mut Frame,
+        meta: &mut Meta,
+    ) -> EgressVerdict;
 }
 
-/// A program for the [`super::Switch`]: two stages that share no state.
+/// The control plane of a program: a pure function from what egress reports, and the state it keeps of it, to
+/// commands for ingress.
+pub trait Control {
+    /// What egress reports.
+    type Digest;
+    /// What ingress is told.
+    type Command;
+
+    /// Takes one report of `now`; the command that follows from it, if any.
+    fn digest(&mut self, now: Instant, digest: &Self::Digest) -> Option<Self::Command>;
+}
+
+/// The control plane of a program that needs none.
+impl Control for () {
+    type Digest = ();
+    type Command = ();
+
+    fn digest(&mut self, _: Instant, _: &()) -> Option<()> {
+        None
+    }
+}
+
+/// A program for the [`super::Switch`]: two stages that share no state, and a control plane.
 pub trait Program {
     /// Before the queues.
     type Ingress: Ingress;
     /// After the queues.
-    type Egress: Egress;
+    type Egress: Egress<Feedback = <Self::Ingress as Ingress>::Feedback>;
+    /// Beside both.
+    type Control: Control<Digest = <Self::Egress as Egress>::Digest, Command = <Self::Ingress as Ingress>::Command>;
 }

@@ -6,9 +6,10 @@ use crate::id::{PortId, PortMask};
 use crate::time::{Instant, earliest};
 use crate::wire::{self, Headers};
 
+use super::digest::{DigestCounts, Digests};
 use super::outbox::{Action, Entry, Origin, Outbox};
 use super::pipe::{Handed, Pipe};
-use super::program::{Context, Egress, Ingress, Program};
+use super::program::{Context, Control, Egress, EgressContext, Ingress, Program};
 use super::tm::{Packet, PortLimits, TrafficManager};
 use super::{EgressVerdict, Meta, Queue, Verdict};
 
@@ -25,6 +26,10 @@ const HOLD_RESERVE: usize = 16;
 const LARGE_HOLD_RESERVE: usize = 2;
 /// Packets put aside for other pipes: what comes in one pass; they are no queue that anybody sees.
 const MAX_HANDING: usize = 256;
+/// What egress may tell ingress about a burst without taking memory.
+const FEEDBACK: usize = 2 * BURST;
+/// Digests that the control plane takes in one call.
+const MAX_DIGESTS: usize = 256;
 /// Frames that wait for the control plane to take them.
 const PUNT_CAPACITY: usize = 256;
 
@@ -35,6 +40,11 @@ const PUNT_CAPACITY: usize = 256;
 pub struct Switch<P: Program> {
     ingress: P::Ingress,
     egress: P::Egress,
+    control: P::Control,
+    /// From egress to control.
+    digests: Digests<<P::Egress as Egress>::Digest>,
+    /// From egress to ingress; empty between calls.
+    feedback: Vec<<P::Egress as Egress>::Feedback>,
     tm: TrafficManager,
     counters: Vec<PortCounters>,
     outbox: Outbox,
@@ -60,20 +70,32 @@ impl<P: Program> Switch<P> {
     ///
     /// # Panics
     /// With more than [`crate::id::MAX_PORTS`] ports.
-    pub fn new(ingress: P::Ingress, egress: P::Egress, limits: &[PortLimits]) -> Self {
-        Switch::with_pipe(ingress, egress, limits, Pipe::ONLY)
+    pub fn new(ingress: P::Ingress, egress: P::Egress, limits: &[PortLimits]) -> Self
+    where
+        P::Control: Default,
+    {
+        Switch::with_pipe(ingress, egress, P::Control::default(), limits, Pipe::ONLY)
     }
 
     /// One pipe of a switch; otherwise as [`Switch::new`].
     ///
     /// # Panics
     /// With more than [`crate::id::MAX_PORTS`] ports.
-    pub fn with_pipe(ingress: P::Ingress, egress: P::Egress, limits: &[PortLimits], pipe: Pipe) -> Self {
+    pub fn with_pipe(
+        ingress: P::Ingress,
+        egress: P::Egress,
+        control: P::Control,
+        limits: &[PortLimits],
+        pipe: Pipe,
+    ) -> Self {
         assert!(limits.len() <= crate::id::MAX_PORTS, "{} ports", limits.len());
         let paced = (0..).map(PortId).zip(limits).filter(|(_, limits)| limits.rate.0 > 0).map(|(port, _)| port);
         Switch {
             ingress,
             egress,
+            control,
+            digests: Digests::new(),
+            feedback: Vec::with_capacity(FEEDBACK),
             tm: TrafficManager::new(limits),
             counters: vec![PortCounters::default(); limits.len()],
             outbox: Outbox::new(),
@@ -334,7 +356,14 @@ impl<P: Program> Switch<P> {
         let (mut frames, mut bytes) = (0, 0);
         while frames < room {
             let Some((mut frame, mut meta)) = self.tm.dequeue(now, port) else { break };
-            match self.egress.process(now, port, &mut frame, &mut meta) {
+            let mut cx = EgressContext {
+                now,
+                pool,
+                outbox: &mut self.outbox,
+                feedback: &mut self.feedback,
+                digests: &mut self.digests,
+            };
+            match self.egress.process(&mut cx, port, &mut frame, &mut meta) {
                 EgressVerdict::Send => {
                     frames += 1;
                     bytes += frame.len() as u64;
@@ -349,6 +378,51 @@ impl<P: Program> Switch<P> {
         let counters = &mut self.counters[port.index()];
         counters.tx += frames as u64;
         counters.tx_bytes += bytes;
+        for feedback in self.feedback.drain(..) {
+            self.ingress.feedback(now, feedback);
+        }
+        if !self.outbox.is_empty() {
+            self.drain_outbox(now, pool);
+        }
+    }
+
+    /// Lets the control plane take what egress has reported, at most 256 digests a call so that they do not
+    /// hold up the ports. How many it took.
+    #[inline]
+    pub fn control(&mut self, now: Instant) -> usize {
+        let n = self.digests.len().min(MAX_DIGESTS);
+        for _ in 0..n {
+            let Some(digest) = self.digests.pop() else { break };
+            if let Some(command) = self.control.digest(now, &digest) {
+                self.ingress.command(now, command);
+            }
+        }
+        n
+    }
+
+    /// How many digests there were.
+    pub fn digests(&self) -> DigestCounts {
+        self.digests.counts()
+    }
+
+    /// The control plane's state.
+    pub fn control_plane(&self) -> &P::Control {
+        &self.control
+    }
+
+    /// The egress stage's state.
+    pub fn egress(&self) -> &P::Egress {
+        &self.egress
+    }
+
+    /// The egress stage's state, to tell it of ports.
+    pub fn egress_mut(&mut self) -> &mut P::Egress {
+        &mut self.egress
+    }
+
+    /// The control plane's state, to tell it of ports.
+    pub fn control_plane_mut(&mut self) -> &mut P::Control {
+        &mut self.control
     }
 
     /// Lets the program act on time that has passed, until nothing is due or (so that what has piled

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 
 use crate::control::Show;
 use crate::counters::Drops;
-use crate::fabric::view::PathView;
+use crate::fabric::view::{Cell, PathView, SchemeTable, Topic};
 use crate::id::{PortId, PortKind};
 use crate::pisa::Queue;
-use crate::time::MILLIS;
+use crate::time::{Instant, MILLIS};
+
+use serde_json::{Map, Value};
 
 use super::clock::now;
 use super::control::Ask;
@@ -45,6 +47,9 @@ impl Worker {
             Show::Drops => Body::Drops { drops: r.drops() },
             Show::Umem => Body::Umem { umem: r.umem() },
             Show::Paths => Body::Paths { paths: r.paths() },
+            Show::Meters => Body::Scheme(r.scheme(now, show, Topic::Meters)),
+            Show::Groups => Body::Scheme(r.scheme(now, show, Topic::Groups)),
+            Show::Flows => Body::Scheme(r.scheme(now, show, Topic::Flows)),
             Show::Workers => {
                 let slots = self.switches.iter().flat_map(Running::slots);
                 let kicks = slots.map(|(_, slot)| slot.stats().tx_kicks).sum();
@@ -105,6 +110,28 @@ impl Running {
             in_queues,
             balanced: chunks + large == free + large_free + held + in_queues,
         }
+    }
+
+    /// What the scheme shows of `topic`.
+    fn scheme(&self, now: Instant, show: Show, topic: Topic) -> Map<String, Value> {
+        let value = |cell: Cell| match cell {
+            Cell::None => Value::Null,
+            Cell::Int(n) => n.into(),
+            Cell::Float(x) => x.into(),
+            Cell::Text(word) => word.into(),
+            Cell::Port(port) => self.name(port).into(),
+            Cell::Ports(ports) => ports.iter().map(|p| self.name(p)).collect(),
+        };
+        let row = |columns: &[&str], row: Vec<Cell>| -> Value {
+            columns.iter().map(|c| c.to_string()).zip(row.into_iter().map(value)).collect::<Map<_, _>>().into()
+        };
+        let tables = self.plane.show(now, topic).into_iter().map(|SchemeTable { name, columns, rows }| {
+            (name.to_string(), rows.into_iter().map(|cells| row(columns, cells)).collect())
+        });
+        // The word that was asked with is there whatever the scheme.
+        let mut all = Map::from_iter([(show.to_string(), Value::Array(Vec::new()))]);
+        all.extend(tables);
+        all
     }
 
     fn name(&self, port: PortId) -> String {

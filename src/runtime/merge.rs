@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use super::report::{Body, DropMap, PortReport, Report, UmemReport};
 
 fn add_drops(to: &mut DropMap, from: DropMap) {
@@ -140,6 +142,15 @@ impl Report {
                     },
                 );
                 Body::Neighbours { neighbours, stations }
+            }
+            (Body::Scheme(mut tables), Body::Scheme(theirs)) => {
+                for (name, rows) in theirs {
+                    let ours = tables.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+                    if let (Value::Array(ours), Value::Array(rows)) = (ours, rows) {
+                        ours.extend(rows);
+                    }
+                }
+                Body::Scheme(tables)
             }
             (ours, _) => ours,
         };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::config::SwitchConfig;
 use crate::counters::{Drops, PortCounters};
@@ -93,6 +94,9 @@ pub enum Body {
         /// In words, one entry each; none if all was so already.
         changed: Vec<String>,
     },
+    /// `show meters`, `show groups`, `show flows`: arrays by name, the first by that word, of objects with the
+    /// same keys in the same order. Empty if the scheme has no such thing.
+    Scheme(Map<String, Value>),
 }
 
 /// One port.

@@ -293,6 +293,7 @@ impl Worker {
                     _ => unsettled.with(id),
                 };
             }
+            moved += plane.control(now);
             if exchange.is_used() {
                 exchange.send(plane.as_mut(), pool);
             }
@@ -469,7 +470,7 @@ impl Running {
                     let at = opened.iter_mut().find(|o| o.as_ref().is_some_and(|(opened, ..)| *opened == id));
                     let Some((_, device, socket)) = at.and_then(Option::take) else { continue };
                     let slot = PortSlot::new(port, device.clone(), self.config.runtime.workers);
-                    self.plane.add_port(id, &slot.config, &self.config.queues, slot.mtu());
+                    self.plane.add_port(now(), id, &slot.config, &self.config.queues, slot.mtu());
                     match self.ports.get_mut(id.index()) {
                         Some(free) => *free = Some(slot),
                         None => self.ports.push(Some(slot)),

@@ -28,13 +28,20 @@ pub struct EcmpEgress;
 impl Scheme for Ecmp {
     type Ingress = EcmpIngress;
     type Egress = EcmpEgress;
+    type Control = ();
 }
 
 impl SchemeIngress for EcmpIngress {
+    type Feedback = ();
+    type Command = ();
+
     #[inline]
     fn choose(&mut self, _: Instant, group: &Group, _: &mut Frame, meta: &mut Meta) -> Option<PortId> {
         group.pick(meta.flow_hash)
     }
 }
 
-impl SchemeEgress for EcmpEgress {}
+impl SchemeEgress for EcmpEgress {
+    type Feedback = ();
+    type Digest = ();
+}

@@ -8,7 +8,7 @@ use weft::frame::Pool;
 use weft::id::{PortId, PortKind};
 use weft::pisa::tm::QueueLimits;
 use weft::pisa::{PortLimits, Queue};
-use weft::time::{MILLIS, SECONDS};
+use weft::time::{Instant, MILLIS, SECONDS};
 use weft::units::BitRate;
 use weft::wire::MacAddr;
 
@@ -276,7 +276,7 @@ fn a_port_with_the_number_of_one_that_was_removed_starts_with_limits_of_its_own(
         hello: HelloMode::Off,
         fault: Faults::default(),
     };
-    Dataplane::add_port(&mut rig.switch, PortId(0), &port, &QueueOptions::default(), 1500);
+    Dataplane::add_port(&mut rig.switch, Instant(1), PortId(0), &port, &QueueOptions::default(), 1500);
     rig.meet_hosts();
     assert_eq!(errors(&mut rig), burst);
 }

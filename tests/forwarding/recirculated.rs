@@ -22,6 +22,9 @@ struct Wrapped {
 const WRAPPED: [u8; 2] = [0x88, 0xb5];
 
 impl SchemeIngress for Wrapped {
+    type Feedback = ();
+    type Command = ();
+
     fn choose(&mut self, _: Instant, group: &Group, _: &mut Frame, _: &mut Meta) -> Option<PortId> {
         group.members().first().copied()
     }
@@ -39,6 +42,7 @@ impl SchemeIngress for Wrapped {
 impl Scheme for Wrapped {
     type Ingress = Wrapped;
     type Egress = EcmpEgress;
+    type Control = ();
 }
 
 /// What an agg of that scheme makes of one frame: what it sends, and why it drops.
