@@ -146,13 +146,13 @@ where
         Switch::is_port_up(self, port)
     }
     fn add_port(&mut self, now: Instant, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16) {
-        self.tell_scheme(now, id, Some(scheme_port(port)));
+        self.tell_scheme(now, id, Some(scheme_port(port, mtu)));
         self.ingress_mut().set_port(id, fabric_port(port, mtu));
         Switch::add_port(self, id, &limits(port, queues));
         self.regroup();
     }
     fn set_port(&mut self, now: Instant, id: PortId, port: &PortConfig, queues: &QueueOptions, mtu: u16) {
-        self.tell_scheme(now, id, Some(scheme_port(port)));
+        self.tell_scheme(now, id, Some(scheme_port(port, mtu)));
         self.ingress_mut().set_port(id, fabric_port(port, mtu));
         self.set_limits(now, id, &limits(port, queues));
     }
@@ -241,8 +241,8 @@ fn fabric_port(port: &PortConfig, mtu: u16) -> FabricPort {
 }
 
 /// A port as a scheme sees it.
-fn scheme_port(port: &PortConfig) -> SchemePort {
-    SchemePort { kind: port.kind, rate: port.rate }
+fn scheme_port(port: &PortConfig, mtu: u16) -> SchemePort {
+    SchemePort { kind: port.kind, rate: port.rate, mtu }
 }
 
 /// Addresses of a configuration, with `routes` to the ports of a running switch.
@@ -306,8 +306,8 @@ fn assemble<S: Scheme>(
     let ingress = FabricIngress::new(fabric_config(config, mtus, pipe), ingress);
     let mut switch =
         Switch::<Fabric<S>>::with_pipe(ingress, FabricEgress::new(egress), control, &port_limits(config), pipe);
-    for (id, port) in (0..).map(PortId).zip(&config.ports) {
-        switch.tell_scheme(Instant::ZERO, id, Some(scheme_port(port)));
+    for ((id, port), mtu) in (0..).map(PortId).zip(&config.ports).zip(mtus) {
+        switch.tell_scheme(Instant::ZERO, id, Some(scheme_port(port, *mtu)));
     }
     switch
 }

@@ -84,6 +84,12 @@ impl PortMask {
         PortMask(self.0 & other.0)
     }
 
+    /// The `n`-th port of the set from the lowest, counted from 0; `None` if there are no more than `n`.
+    #[inline]
+    pub fn nth(self, n: usize) -> Option<PortId> {
+        self.iter().nth(n)
+    }
+
     /// The ports of the set, lowest first.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = PortId> {

@@ -233,7 +233,8 @@ proptest! {
                     let m = &mut model[port as usize];
                     let due = m.pacer.rate == 0 || m.pacer.next() <= now;
                     let serving = m.queues.iter_mut().find(|q| due && !q.is_empty());
-                    let expected = serving.and_then(|q| Some((q.pop_front()?, q.len())));
+                    let served = serving.and_then(|q| q.pop_front());
+                    let expected = served.map(|w| (w, m.queues[Queue::Data as usize].len()));
                     let got = tm.dequeue(Instant(now), PortId(port));
                     prop_assert_eq!(got.as_ref().map(|(f, _)| f.index()), expected.as_ref().map(|(w, _)| w.index));
                     if let (Some((frame, meta)), Some((w, left))) = (got, expected) {

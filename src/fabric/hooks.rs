@@ -18,6 +18,8 @@ pub struct SchemePort {
     pub kind: PortKind,
     /// The rate it is paced to; 0 = unlimited.
     pub rate: BitRate,
+    /// Largest IP packet that may arrive or leave, in bytes.
+    pub mtu: u16,
 }
 
 /// A scheme's part in ingress. Every hook but [`SchemeIngress::choose`] has a default that does

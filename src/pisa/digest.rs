@@ -29,13 +29,15 @@ impl<D> Digests<D> {
     }
 
     #[inline]
-    pub fn push(&mut self, digest: D) {
-        if self.waiting.len() < DIGESTS {
+    pub fn push(&mut self, digest: D) -> bool {
+        let fits = self.waiting.len() < DIGESTS;
+        if fits {
             self.counts.sent += 1;
             self.waiting.push_back(digest);
         } else {
             self.counts.lost += 1;
         }
+        fits
     }
 
     #[inline]

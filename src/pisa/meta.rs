@@ -18,7 +18,7 @@ pub struct Meta {
     pub flow_hash: u64,
     /// Depth of the queue in packets when the frame joined it.
     pub enq_qdepth: u32,
-    /// Depth of the queue in packets when the frame left it, itself not counted.
+    /// Depth of the port's data queue in packets when the frame left, by whatever queue, itself not counted.
     pub deq_qdepth: u32,
     /// When the frame joined its queue.
     pub enq_timestamp: Instant,

@@ -40,10 +40,11 @@ impl<F, D> EgressContext<'_, F, D> {
         self.feedback.push(feedback);
     }
 
-    /// Tells the control plane something; it is lost, and counted so, when the control plane is too far behind.
+    /// Tells the control plane something; `false` if it is lost, and counted so, because the control plane is
+    /// too far behind.
     #[inline]
-    pub fn digest(&mut self, digest: D) {
-        self.digests.push(digest);
+    pub fn digest(&mut self, digest: D) -> bool {
+        self.digests.push(digest)
     }
 }
 

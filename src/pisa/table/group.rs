@@ -9,6 +9,7 @@ use crate::pisa::hash::bucket;
 pub struct Group {
     priorities: Vec<PortMask>,
     live: PortMask,
+    serving: PortMask,
     /// Live ports of the serving priority, lowest first; derived, so that a pick is one load.
     members: [PortId; MAX_PORTS],
     count: u8,
@@ -17,7 +18,7 @@ pub struct Group {
 impl Group {
     /// A group of `priorities`, best first; every port counts as live.
     pub fn new(priorities: Vec<PortMask>) -> Self {
-        let mut group = Group { priorities, live: PortMask(u64::MAX), members: [PortId(0); MAX_PORTS], count: 0 };
+        let mut group = Group { priorities, live: PortMask(u64::MAX), serving: PortMask::EMPTY, members: [PortId(0); MAX_PORTS], count: 0 };
         group.derive();
         group
     }
@@ -35,17 +36,19 @@ impl Group {
     }
 
     fn derive(&mut self) {
-        let serving = self.serving();
+        let live = |priority: &PortMask| priority.and(self.live);
+        self.serving = self.priorities.iter().map(live).find(|p| !p.is_empty()).unwrap_or(PortMask::EMPTY);
         self.count = 0;
-        for port in serving.iter() {
+        for port in self.serving.iter() {
             self.members[self.count as usize] = port;
             self.count += 1;
         }
     }
 
     /// The live ports of the first priority that has any.
+    #[inline]
     pub fn serving(&self) -> PortMask {
-        self.priorities.iter().map(|p| p.and(self.live)).find(|p| !p.is_empty()).unwrap_or(PortMask::EMPTY)
+        self.serving
     }
 
     /// All priorities, best first, live or not.
