@@ -10,10 +10,12 @@
 //! [`Ingress::process`] for all, so that the table lines of one frame are fetched while another is
 //! parsed.
 
+pub mod flowlet;
 /// The seeded hash of flows.
 pub mod hash;
 /// Per-frame metadata.
 pub mod meta;
+pub mod meter;
 /// What leaves the pipeline beside the frame itself.
 pub mod outbox;
 /// Switches on several workers.
