@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use crate::id::{PortId, PortMask};
-use crate::time::Instant;
+use crate::pisa::flowlet::FlowletTable;
+use crate::time::{Instant, MICROS};
 use crate::wire::MacAddr;
 use ipnet::IpNet;
 
@@ -101,6 +102,19 @@ pub struct SchemeTable {
     pub columns: &'static [&'static str],
     /// As many cells a row as there are columns.
     pub rows: Vec<Vec<Cell>>,
+}
+
+/// What every scheme with flowlets shows of flows.
+pub fn flowlet_table(flowlets: &FlowletTable, now: Instant) -> SchemeTable {
+    SchemeTable {
+        name: "flows",
+        columns: &["slots", "active", "gap_us"],
+        rows: vec![vec![
+            (flowlets.slots() as u64).into(),
+            (flowlets.occupancy(now) as u64).into(),
+            (flowlets.timeout() / MICROS).into(),
+        ]],
+    }
 }
 
 impl<S: SchemeIngress> FabricIngress<S> {

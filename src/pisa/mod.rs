@@ -12,10 +12,12 @@
 
 /// What egress tells the control plane.
 pub mod digest;
+pub mod flowlet;
 /// The seeded hash of flows.
 pub mod hash;
 /// Per-frame metadata.
 pub mod meta;
+pub mod meter;
 /// What leaves the pipeline beside the frame itself.
 pub mod outbox;
 /// Switches on several workers.

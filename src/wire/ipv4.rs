@@ -22,6 +22,12 @@ fn be32(frame: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(frame[at..at + 4].try_into().expect("four bytes"))
 }
 
+/// Differentiated services code point, 6 bits (RFC 2474, section 3).
+#[inline]
+pub fn dscp(frame: &[u8], l3: usize) -> u8 {
+    frame[l3 + 1] >> 2
+}
+
 /// Time to live.
 #[inline]
 pub fn ttl(frame: &[u8], l3: usize) -> u8 {

@@ -49,6 +49,12 @@ pub fn dst(frame: &[u8], l3: usize) -> Ipv6Addr {
     address(frame, l3 + 24)
 }
 
+/// Differentiated services code point, 6 bits (RFC 2474, section 3).
+#[inline]
+pub fn dscp(frame: &[u8], l3: usize) -> u8 {
+    (frame[l3] & 0xf) << 2 | frame[l3 + 1] >> 6
+}
+
 /// Hop limit.
 #[inline]
 pub fn hop_limit(frame: &[u8], l3: usize) -> u8 {

@@ -18,7 +18,13 @@ pub struct Group {
 impl Group {
     /// A group of `priorities`, best first; every port counts as live.
     pub fn new(priorities: Vec<PortMask>) -> Self {
-        let mut group = Group { priorities, live: PortMask(u64::MAX), serving: PortMask::EMPTY, members: [PortId(0); MAX_PORTS], count: 0 };
+        let mut group = Group {
+            priorities,
+            live: PortMask(u64::MAX),
+            serving: PortMask::EMPTY,
+            members: [PortId(0); MAX_PORTS],
+            count: 0,
+        };
         group.derive();
         group
     }

@@ -1,0 +1,257 @@
+//! P4TE: load-aware path selection from queue depths and utilisation measured in the data plane (Hasan et al.,
+//! "P4TE: PISA switch based traffic engineering in fat-tree data center networks", Computer Networks 215,
+//! 2022).
+//!
+//! ```text
+//!            egress: monitor --digests--> control: groups of up ports by depth and by color
+//!               |                                        |
+//!        color events (recirculated)             one snapshot of groups
+//!               v                                        v
+//!            ingress: classes, port_util  ------>  paths: flowlets
+//! ```
+//! [`monitor`] is the paper's algorithm 1 (section 4.1), [`paths`] algorithm 2, [`control`] algorithm 3, [`class`]
+//! the classes of traffic and their meters (section 4.1.3). Where the paper and its released code differ, the paper
+//! holds. Beyond the paper: ports that are down leave all groups at once, IPv4 beside IPv6, several routes.
+
+pub mod class;
+pub mod control;
+pub mod monitor;
+pub mod paths;
+
+use crate::fabric::view::{Cell, SchemeTable, Topic};
+use crate::fabric::{Scheme, SchemeEgress, SchemeIngress, SchemePort};
+use crate::frame::Frame;
+use crate::id::{PortId, PortKind, PortMask};
+use crate::pisa::meter::{Color, OneRateConfig, TrTcmConfig};
+use crate::pisa::table::Group;
+use crate::pisa::{EgressContext, EgressVerdict, Meta};
+use crate::time::{Instant, SECONDS};
+use crate::units::{BitRate, Bytes};
+use crate::wire::ethernet;
+
+use class::{Class, Classes};
+use control::{ControlPlane, Groups};
+use monitor::{Digest, Monitor};
+use paths::Paths;
+
+/// What an operator chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct P4teConfig {
+    /// Packets by which a queue's depth must have changed to be reported (delta), at least 1.
+    pub delta: u32,
+    /// Packets of depth to a group (D), at least 1.
+    pub depth_step: u32,
+    /// Nanoseconds without a packet that end a flowlet.
+    pub flowlet_gap: u64,
+    /// Slots for flowlets, and for flows whose bytes are counted.
+    pub flow_slots: usize,
+    /// Utilisation above which a port is yellow, in millionths of its rate.
+    pub cir: u32,
+    /// Utilisation above which a port is red, in millionths of its rate; at least `cir`.
+    pub pir: u32,
+    /// CBS and PBS, in nanoseconds at the port's rate.
+    pub burst: u64,
+    /// Safe rate of short flows at a port, in millionths of its rate.
+    pub safe_short: u32,
+    /// Safe rate of large flows.
+    pub safe_large: u32,
+    /// CBS of both, in nanoseconds at the port's rate.
+    pub class_burst: u64,
+    /// DSCPs of large flows, a bit each.
+    pub large_dscp: u64,
+    /// Bytes after which a flow counts as large whatever its DSCP; 0 = never.
+    pub large_after: u64,
+    /// Seed of the hash that chooses within a group.
+    pub seed: u64,
+}
+
+impl P4teConfig {
+    /// The utilisation meter of a port; none without a rate. A burst holds at least the largest frame.
+    pub fn utilisation(&self, port: &SchemePort) -> Option<TrTcmConfig> {
+        let largest = largest(port);
+        let burst = burst(port.rate, self.burst, largest);
+        TrTcmConfig::new(share(port.rate, self.cir), share(port.rate, self.pir), burst, burst, largest).ok()
+    }
+
+    /// The meter of what a class of traffic sends in by a port; none without a rate.
+    pub fn safe_rate(&self, port: &SchemePort, class: Class) -> Option<OneRateConfig> {
+        let safe = match class {
+            Class::Short => self.safe_short,
+            Class::Large => self.safe_large,
+        };
+        let largest = largest(port);
+        OneRateConfig::new(share(port.rate, safe), burst(port.rate, self.class_burst, largest), largest).ok()
+    }
+}
+
+/// `millionths` of a rate, rounded down.
+fn share(rate: BitRate, millionths: u32) -> BitRate {
+    BitRate((u128::from(rate.0) * u128::from(millionths) / 1_000_000) as u64)
+}
+
+/// Bytes that `rate` carries in `nanoseconds`, at least `largest` and at most what a bucket counts.
+fn burst(rate: BitRate, nanoseconds: u64, largest: Bytes) -> Bytes {
+    let bytes = u128::from(rate.0) * u128::from(nanoseconds) / u128::from(8 * SECONDS);
+    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).min(crate::pisa::meter::MAX_BURST.0);
+    Bytes(bytes.max(largest.0))
+}
+
+/// The largest frame of a port on the wire.
+fn largest(port: &SchemePort) -> Bytes {
+    Bytes(on_wire(usize::from(port.mtu) + ethernet::HEADER_LEN + 2 * ethernet::TAG_LEN) as u64)
+}
+
+/// Bytes that a frame takes on the wire, as the pacer counts them: a port that sends at its rate is used wholly,
+/// whatever its frames' lengths.
+fn on_wire(len: usize) -> usize {
+    len.max(ethernet::MIN_FRAME) + ethernet::WIRE_OVERHEAD
+}
+
+/// A port's utilisation changed its color: what the recirculated packet of section 4.1.2 carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColorEvent {
+    /// The egress port.
+    pub port: PortId,
+    /// Its color from now on.
+    pub color: Color,
+}
+
+/// The scheme.
+#[derive(Debug)]
+pub struct P4te;
+
+impl Scheme for P4te {
+    type Ingress = P4teIngress;
+    type Egress = P4teEgress;
+    type Control = ControlPlane;
+}
+
+/// Ingress part.
+#[derive(Debug)]
+pub struct P4teIngress {
+    config: P4teConfig,
+    classes: Classes,
+    paths: Paths,
+}
+
+impl P4teIngress {
+    /// No port yet.
+    pub fn new(config: P4teConfig) -> Self {
+        P4teIngress { config, classes: Classes::new(&config), paths: Paths::new(&config) }
+    }
+
+    /// The path selection, for tests and showing.
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+}
+
+/// What ingress tells egress about a packet, in [`Meta::scheme`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tag(u64);
+
+impl Tag {
+    const UNSAFE: u64 = 1;
+    const LARGE: u64 = 2;
+
+    fn new(class: Class, safe: bool) -> Tag {
+        let large = if class == Class::Large { Tag::LARGE } else { 0 };
+        Tag(large | if safe { 0 } else { Tag::UNSAFE })
+    }
+
+    fn class(self) -> Class {
+        if self.0 & Tag::LARGE != 0 { Class::Large } else { Class::Short }
+    }
+}
+
+impl SchemeIngress for P4teIngress {
+    type Feedback = ColorEvent;
+    type Command = Groups;
+
+    #[inline]
+    fn arrived(&mut self, now: Instant, frame: &mut Frame, meta: &mut Meta) {
+        let class = self.classes.of(now, frame, meta);
+        let color = self.classes.meter(now, meta.ingress_port, class, on_wire(frame.len()));
+        meta.scheme = Tag::new(class, color == Color::Green).0;
+    }
+
+    #[inline]
+    fn choose(&mut self, now: Instant, group: &Group, _: &mut Frame, meta: &mut Meta) -> Option<PortId> {
+        self.paths.choose(now, group, meta.flow_hash, Tag(meta.scheme).class())
+    }
+
+    #[inline]
+    fn feedback(&mut self, _: Instant, event: ColorEvent) {
+        self.paths.set_color(event);
+    }
+
+    fn command(&mut self, _: Instant, groups: Groups) {
+        self.paths.set_groups(groups);
+    }
+
+    fn set_port(&mut self, now: Instant, port: PortId, description: Option<SchemePort>) {
+        self.classes.set_port(now, &self.config, port, description);
+        self.paths.set_port(port, description.is_some_and(|d| d.kind == PortKind::Up));
+    }
+
+    fn show(&self, now: Instant, topic: Topic) -> Vec<SchemeTable> {
+        match topic {
+            Topic::Meters => vec![self.classes.show(now)],
+            Topic::Groups => Vec::new(),
+            Topic::Flows => self.paths.show(now),
+        }
+    }
+}
+
+/// Egress part.
+#[derive(Debug)]
+pub struct P4teEgress {
+    config: P4teConfig,
+    monitor: Monitor,
+}
+
+impl P4teEgress {
+    /// No port yet.
+    pub fn new(config: P4teConfig) -> Self {
+        P4teEgress { config, monitor: Monitor::new(config.delta) }
+    }
+
+    /// What is measured, for tests.
+    pub fn monitor(&self) -> &Monitor {
+        &self.monitor
+    }
+}
+
+impl SchemeEgress for P4teEgress {
+    type Feedback = ColorEvent;
+    type Digest = Digest;
+
+    #[inline]
+    fn leaving(
+        &mut self,
+        cx: &mut EgressContext<'_, ColorEvent, Digest>,
+        port: PortId,
+        frame: &mut Frame,
+        meta: &mut Meta,
+    ) -> EgressVerdict {
+        self.monitor.packet(cx, port, meta.deq_qdepth, on_wire(frame.len()));
+        EgressVerdict::Send
+    }
+
+    fn set_port(&mut self, now: Instant, port: PortId, description: Option<SchemePort>) {
+        let meter = description.and_then(|d| self.config.utilisation(&d));
+        self.monitor.set_port(now, port, description.is_some(), meter);
+    }
+
+    fn show(&self, now: Instant, topic: Topic) -> Vec<SchemeTable> {
+        match topic {
+            Topic::Meters => vec![self.monitor.show(now)],
+            Topic::Groups | Topic::Flows => Vec::new(),
+        }
+    }
+}
+
+/// A row for each port of `ports`, first its number.
+fn by_port(ports: PortMask, mut row: impl FnMut(PortId) -> Vec<Cell>) -> Vec<Vec<Cell>> {
+    ports.iter().map(|port| std::iter::once(Cell::Port(port)).chain(row(port)).collect()).collect()
+}
