@@ -14,6 +14,8 @@
 pub mod hash;
 /// Per-frame metadata.
 pub mod meta;
+/// Colours of meters.
+pub mod meter;
 /// What leaves the pipeline beside the frame itself.
 pub mod outbox;
 /// Switches on several workers.
