@@ -18,6 +18,8 @@ pub mod ipv4;
 pub mod ipv6;
 /// The packet-path parser.
 pub mod parse;
+/// TCP header fields, options and rewriting.
+pub mod tcp;
 
 pub use ethernet::MacAddr;
 pub use parse::{Headers, L3, parse, parse_into};

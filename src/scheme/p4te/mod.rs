@@ -17,6 +17,7 @@ pub mod class;
 pub mod control;
 pub mod monitor;
 pub mod paths;
+pub mod rate;
 
 use crate::fabric::view::{Cell, SchemeTable, Topic};
 use crate::fabric::{Scheme, SchemeEgress, SchemeIngress, SchemePort};
