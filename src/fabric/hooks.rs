@@ -1,7 +1,7 @@
 //! What a path-selection scheme adds to the forwarding that all share.
 
 use crate::frame::Frame;
-use crate::id::PortId;
+use crate::id::{PortId, PortMask};
 use crate::pisa::table::Group;
 use crate::pisa::{Context, EgressVerdict, Meta, Verdict};
 use crate::time::Instant;
@@ -25,6 +25,11 @@ pub trait SchemeIngress {
     fn message(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Option<Verdict> {
         let _ = (cx, frame, meta);
         None
+    }
+
+    /// The ports that carry traffic from now on: up, and with a link that is live.
+    fn set_live(&mut self, live: PortMask) {
+        let _ = live;
     }
 
     /// Time has passed the scheme's deadline.

@@ -1,3 +1,4 @@
 //! Path-selection schemes. Each fills the hooks of [`crate::fabric::hooks`]; none imports another.
 
 pub mod ecmp;
+pub mod hula;
