@@ -44,6 +44,8 @@ drop_reasons! {
     BadNeighbourMessage = "bad_neighbour_message",
     /// A hello that fails its own rules, or of a version not known here: its sender counts as silent.
     BadHello = "bad_hello",
+    /// A scheme's probe that fails its own rules, or of a version not known here.
+    BadProbe = "bad_probe",
     /// An ICMP echo request to the switch with a wrong ICMP checksum.
     BadIcmpChecksum = "bad_icmp_checksum",
     /// Not addressed to this switch's MAC on a port that only routes.

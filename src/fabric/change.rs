@@ -55,6 +55,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
         self.segment_v4 = new.segment_v4;
         self.segment_v6 = new.segment_v6;
         self.broadcast_v4 = broadcast(new.segment_v4);
+        self.scheme.set_segment(new.segment_v4, new.segment_v6);
         self.neighbours.retain(|address| match address {
             IpAddr::V4(a) => new.segment_v4.is_some_and(|n| n.contains(&a)),
             IpAddr::V6(a) => new.segment_v6.is_some_and(|n| n.contains(&a)),

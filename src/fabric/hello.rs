@@ -2,7 +2,7 @@
 
 use crate::counters::DropReason;
 use crate::frame::Frame;
-use crate::id::PortId;
+use crate::id::{PortId, PortMask};
 use crate::pisa::{Action, Context, Meta, Queue, Verdict};
 use crate::time::Instant;
 use crate::wire::hello::Hello;
@@ -49,11 +49,15 @@ impl<S: SchemeIngress> FabricIngress<S> {
     /// left to go: its frames may still arrive, and no other port's queue is theirs to join. Host ports are
     /// not touched, so neither are the segment's tables.
     pub(super) fn regroup(&mut self) {
-        let carrying = self.carrying();
-        self.fib.set_live(carrying);
-        self.scheme.set_live(carrying);
+        self.choose_among(self.carrying());
         if self.keeps_links() {
             self.tell(Note::Live(self.links.live()));
         }
+    }
+
+    /// What carries traffic from now on, told to all who choose.
+    pub(super) fn choose_among(&mut self, live: PortMask) {
+        self.fib.set_live(live);
+        self.scheme.set_live(live);
     }
 }

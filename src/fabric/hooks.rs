@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use ipnet::{Ipv4Net, Ipv6Net};
+
 use crate::frame::Frame;
 use crate::id::{PortId, PortKind, PortMask};
 use crate::pisa::table::Group;
@@ -65,9 +67,14 @@ pub trait SchemeIngress {
         let _ = (now, port, description);
     }
 
-    /// Ports that carry traffic from now on; groups know it already.
+    /// The ports that carry traffic from now on: up, and with a link that is live. Groups know it already.
     fn set_live(&mut self, live: PortMask) {
         let _ = live;
+    }
+
+    /// The prefixes of the switch's own segment from now on; none of a switch without hosts.
+    fn set_segment(&mut self, ipv4: Option<Ipv4Net>, ipv6: Option<Ipv6Net>) {
+        let _ = (ipv4, ipv6);
     }
 
     /// What it has to show of `topic`; nothing if the scheme has no such thing.

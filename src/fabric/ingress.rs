@@ -140,7 +140,7 @@ pub struct FabricIngress<S> {
 
 impl<S: SchemeIngress> FabricIngress<S> {
     /// Forwarding by `config`, choosing among ports by `scheme`.
-    pub fn new(config: FabricConfig, scheme: S) -> Self {
+    pub fn new(config: FabricConfig, mut scheme: S) -> Self {
         let forwarding = &config.forwarding;
         let (v4, v6) = (forwarding.segment_v4, forwarding.segment_v6);
         let ids = (0..config.ports.len()).map(|i| PortId(i as u8));
@@ -152,6 +152,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
         let mut fib = forwarding.fib(config.seed);
         // A port that requires hellos starts without them.
         fib.set_live(links.live());
+        scheme.set_live(links.live());
         FabricIngress {
             scheme,
             seed: config.seed,
@@ -220,7 +221,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
         &self.scheme
     }
 
-    /// The scheme's ingress state, to tell it of ports.
+    /// The scheme's ingress state, for what it is told from outside.
     pub fn scheme_mut(&mut self) -> &mut S {
         &mut self.scheme
     }

@@ -79,7 +79,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
             }
             Note::Live(live) if !self.keeps_links() => {
                 self.told_live = live;
-                self.fib.set_live(self.carrying());
+                self.choose_among(self.carrying());
             }
             // Not for this pipe, or of a port that is none of the segment's or down, here and by now.
             _ => {}

@@ -12,6 +12,7 @@ pub mod checksum;
 /// MAC addresses and the Ethernet header's fields.
 pub mod ethernet;
 pub mod hello;
+pub mod hula;
 /// IPv4 header fields and rewriting.
 pub mod ipv4;
 /// IPv6 header fields and rewriting.
