@@ -72,7 +72,7 @@ pub enum MeterError {
     },
     /// A burst is smaller than the largest frame.
     #[error(
-        "{parameter} {burst} holds less than the largest frame, {largest}, which would never conform: make it at least {largest}"
+        "{parameter} {burst} can't hold a frame of {largest}, which would never conform: make it at least {largest}"
     )]
     SmallBurst {
         /// `CBS`, `PBS` or `EBS`.
@@ -91,9 +91,7 @@ pub enum MeterError {
         burst: Bytes,
     },
     /// Neither of the two bursts is above 0 (RFC 2697, section 2).
-    #[error(
-        "CBS and EBS are both 0, so that everything would be red: make one of them at least {largest}, the largest frame"
-    )]
+    #[error("CBS and EBS are both 0, so that all would be red: make one of them at least {largest}, the largest frame")]
     NoBurst {
         /// The largest frame.
         largest: Bytes,

@@ -2,8 +2,9 @@
 //! 2017): every flowlet takes a port chosen at random, and flowlets stretch and shrink by themselves
 //! with the room their paths have. With [`Choice::Hash`], flowlet ECMP, which P4TE is compared with.
 //!
-//! Only groups of several live members have flowlets. Within a flowlet the port is kept while it is
-//! a live member of the packet's group. Flows that collide in the table share their flowlets
+//! Only groups of several live members have flowlets: while one is left, packets go past the table and
+//! no flowlet learns of them. Within a flowlet the port is kept while it is a live member of the
+//! packet's group. Flows that collide in the table share their flowlets
 //! ([`FlowletTable`]); if their groups have no port in common they take a new one at each turn.
 
 use crate::fabric::view::{SchemeTable, Topic, flowlet_table};
