@@ -233,8 +233,8 @@ impl Flow {
     }
 
     /// Learns from the receiver's segment if the sender will take its window: it acknowledges what was
-    /// sent and is the newest so far (RFC 9293, section 3.10.7.4), has timestamps if the flow does, and a right
-    /// checksum. `false`, and nothing learned, if not.
+    /// sent and is the newest so far (RFC 9293, section 3.10.7.4), has a timestamp that is not old if the flow has
+    /// any (RFC 7323, section 5.3), and a right checksum. `false`, and nothing learned, if not.
     #[inline]
     pub(super) fn acknowledged(&mut self, frame: &[u8], headers: &Headers) -> bool {
         let l4 = headers.l4 as usize;
@@ -245,8 +245,12 @@ impl Flow {
             return false;
         }
         let timestamps = if self.has_timestamps() { tcp::timestamps(frame, headers) } else { Some((0, 0)) };
-        let (Some((tsval, _)), true) = (timestamps, tcp::has_right_checksum(frame, headers)) else { return false };
-        self.tsval = if self.window.is_none() { tsval } else { seq::max(self.tsval, tsval) };
+        let Some((tsval, _)) = timestamps else { return false };
+        let is_old = self.window.is_some() && seq::gt(self.tsval, tsval);
+        if is_old || !tcp::has_right_checksum(frame, headers) {
+            return false;
+        }
+        self.tsval = tsval;
         self.ack = ack;
         self.ack_seq = seq;
         self.window = Some(tcp::window(frame, l4));

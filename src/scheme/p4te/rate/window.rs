@@ -115,7 +115,7 @@ impl Flows {
 
     /// Applies `action` to the flow of the data segment in `frame`, which [`Flows::sent`] has seen, by a
     /// FACK: what it is to say, for [`super::fack::build`]. `None` if rate control may not act on the segment
-    /// (any more), or the window would stay as it is.
+    /// (any more), lacks a timestamp that its flow has, or the window would stay as it is.
     pub fn fack(
         &mut self,
         now: Instant,
@@ -127,7 +127,8 @@ impl Flows {
         let (flow, seq) = self.admitted(now, frame, headers)?;
         let (ack, tsval, genuine) = flow.heard()?;
         let window = action.apply(genuine);
-        if window == genuine {
+        let has_echo = tsval.is_none() || tcp::timestamps(frame, headers).is_some();
+        if window == genuine || !has_echo {
             return None;
         }
         flow.control(seq);
