@@ -43,6 +43,14 @@ pub trait SchemeIngress {
         let _ = (now, frame, meta);
     }
 
+    /// An IP packet that was addressed to this switch by another one, or that the switch made itself, before it is
+    /// routed: what becomes of it instead, if the scheme says so. Not called for what hosts send.
+    #[inline]
+    fn intercept(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Option<Verdict> {
+        let _ = (cx, frame, meta);
+        None
+    }
+
     /// A frame on a fabric port that is neither IP nor ARP: the scheme's own message, if it says so.
     #[inline]
     fn message(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Option<Verdict> {

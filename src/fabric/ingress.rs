@@ -302,7 +302,14 @@ impl<S: SchemeIngress> FabricIngress<S> {
         if destination != self.mac && destination != self.fabric_mac {
             return Verdict::Drop(DropReason::NotForUs);
         }
-        self.route(cx, frame, meta)
+        self.routed(cx, frame, meta)
+    }
+
+    /// What the scheme says, or else the route.
+    #[inline]
+    fn routed(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
+        let verdict = self.scheme.intercept(cx, frame, meta);
+        verdict.unwrap_or_else(|| self.route(cx, frame, meta))
     }
 
     /// Layer-3 forwarding of a packet that was addressed to this switch's MAC.
@@ -485,7 +492,7 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
     #[inline]
     fn process(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
         if meta.own {
-            return self.route(cx, frame, meta);
+            return self.routed(cx, frame, meta);
         }
         let port = self.ports[meta.ingress_port.index()];
         if frame.len() > usize::from(port.rx_mtu) + ethernet::HEADER_LEN + MAX_TAGS * ethernet::TAG_LEN {

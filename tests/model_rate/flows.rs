@@ -262,16 +262,3 @@ fn a_flow_whose_slot_is_taken_is_left_alone_until_its_holder_ends_or_is_silent()
     leaf.open(0, 100, 1000);
     assert!(leaf.pass(&first) && !leaf.pass(&second));
 }
-
-#[test]
-fn a_fack_of_another_switch_counts_as_an_action() {
-    // By the paper's rule it answers the data at 8101; by the safe one it can't be known which.
-    for (rule, acknowledged, last) in [(Paper, 8102, 8101), (Safe, 101, 10_101)] {
-        let mut leaf = Leaf::new(16);
-        leaf.open(0, 100, 10_000);
-        let fack = ack(0, acknowledged, 500).bytes();
-        leaf.flows.heard_fack(leaf.now, &fack, &headers(&fack), rule);
-        assert!(!leaf.pass(&data(0, last + B, 1000)), "{rule:?}");
-        assert!(leaf.pass(&data(0, last + B + 1, 1000)), "{rule:?}");
-    }
-}

@@ -10,14 +10,16 @@
 //!            ingress: classes, port_util  ------>  paths: flowlets
 //! ```
 //! [`monitor`] is the paper's algorithm 1 (section 4.1), [`paths`] algorithm 2, [`control`] algorithm 3, [`class`]
-//! the classes of traffic and their meters (section 4.1.3). Where the paper and its released code differ, the paper
+//! the classes of traffic and their meters (section 4.1.3), [`rate`] and [`adapt`] rate adaptation (section 4.3). Where the paper and its released code differ, the paper
 //! holds. Beyond the paper: ports that are down leave all groups at once, IPv4 beside IPv6, several routes.
 
+pub mod adapt;
 pub mod class;
 pub mod control;
 pub mod monitor;
 pub mod paths;
 pub mod rate;
+mod tag;
 
 use crate::fabric::view::{Cell, SchemeTable, Topic};
 use crate::fabric::{Scheme, SchemeEgress, SchemeIngress, SchemePort};
@@ -25,15 +27,18 @@ use crate::frame::Frame;
 use crate::id::{PortId, PortKind, PortMask};
 use crate::pisa::meter::{Color, OneRateConfig, TrTcmConfig};
 use crate::pisa::table::Group;
-use crate::pisa::{EgressContext, EgressVerdict, Meta};
+use crate::pisa::{Context, EgressContext, EgressVerdict, Meta, Verdict};
 use crate::time::{Instant, SECONDS};
 use crate::units::{BitRate, Bytes};
-use crate::wire::ethernet;
+use crate::wire::{MacAddr, ethernet};
 
+use adapt::{Adapter, Asker};
 use class::{Class, Classes};
 use control::{ControlPlane, Groups};
 use monitor::{Digest, Monitor};
 use paths::Paths;
+use rate::{AckRule, Params};
+use tag::Tag;
 
 /// What an operator chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +69,34 @@ pub struct P4teConfig {
     pub large_after: u64,
     /// Seed of the hash that chooses within a group.
     pub seed: u64,
+    /// The switch's own MAC address.
+    pub mac: MacAddr,
+    /// Rate adaptation.
+    pub rate: RateConfig,
+}
+
+/// By what means flows are slowed down and sped up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateMode {
+    /// Not at all.
+    Off,
+    /// By FACKs, as in the paper.
+    Fack,
+    /// By the windows of genuine ACKs: ours.
+    Clamp,
+}
+
+/// What an operator chooses of rate adaptation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateConfig {
+    /// By what means.
+    pub mode: RateMode,
+    /// What a FACK acknowledges.
+    pub rule: AckRule,
+    /// B and the like.
+    pub params: Params,
+    /// Slots for flows.
+    pub slots: usize,
 }
 
 impl P4teConfig {
@@ -133,35 +166,19 @@ pub struct P4teIngress {
     config: P4teConfig,
     classes: Classes,
     paths: Paths,
+    adapter: Adapter,
 }
 
 impl P4teIngress {
     /// No port yet.
     pub fn new(config: P4teConfig) -> Self {
-        P4teIngress { config, classes: Classes::new(&config), paths: Paths::new(&config) }
+        let (classes, paths, adapter) = (Classes::new(&config), Paths::new(&config), Adapter::new(&config));
+        P4teIngress { config, classes, paths, adapter }
     }
 
     /// The path selection, for tests and showing.
     pub fn paths(&self) -> &Paths {
         &self.paths
-    }
-}
-
-/// What ingress tells egress about a packet, in [`Meta::scheme`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tag(u64);
-
-impl Tag {
-    const UNSAFE: u64 = 1;
-    const LARGE: u64 = 2;
-
-    fn new(class: Class, safe: bool) -> Tag {
-        let large = if class == Class::Large { Tag::LARGE } else { 0 };
-        Tag(large | if safe { 0 } else { Tag::UNSAFE })
-    }
-
-    fn class(self) -> Class {
-        if self.0 & Tag::LARGE != 0 { Class::Large } else { Class::Short }
     }
 }
 
@@ -173,12 +190,21 @@ impl SchemeIngress for P4teIngress {
     fn arrived(&mut self, now: Instant, frame: &mut Frame, meta: &mut Meta) {
         let class = self.classes.of(now, frame, meta);
         let color = self.classes.meter(now, meta.ingress_port, class, on_wire(frame.len()));
-        meta.scheme = Tag::new(class, color == Color::Green).0;
+        let mut tag = Tag::new(class, color);
+        self.adapter.arrived(now, frame, meta, &mut tag);
+        meta.scheme = tag.0;
     }
 
     #[inline]
-    fn choose(&mut self, now: Instant, group: &Group, _: &mut Frame, meta: &mut Meta) -> Option<PortId> {
-        self.paths.choose(now, group, meta.flow_hash, Tag(meta.scheme).class())
+    fn intercept(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Option<Verdict> {
+        self.adapter.intercept(cx, frame, meta)
+    }
+
+    #[inline]
+    fn choose(&mut self, now: Instant, group: &Group, frame: &mut Frame, meta: &mut Meta) -> Option<PortId> {
+        let to = self.paths.choose(now, group, meta.flow_hash, Tag(meta.scheme).class())?;
+        self.adapter.leaves_rack(now, frame, meta);
+        Some(to)
     }
 
     #[inline]
@@ -193,13 +219,14 @@ impl SchemeIngress for P4teIngress {
     fn set_port(&mut self, now: Instant, port: PortId, description: Option<SchemePort>) {
         self.classes.set_port(now, &self.config, port, description);
         self.paths.set_port(port, description.is_some_and(|d| d.kind == PortKind::Up));
+        self.adapter.set_port(port, description);
     }
 
     fn show(&self, now: Instant, topic: Topic) -> Vec<SchemeTable> {
         match topic {
             Topic::Meters => vec![self.classes.show(now)],
             Topic::Groups => Vec::new(),
-            Topic::Flows => self.paths.show(now),
+            Topic::Flows => self.paths.show(now).into_iter().chain(self.adapter.show()).collect(),
         }
     }
 }
@@ -209,12 +236,13 @@ impl SchemeIngress for P4teIngress {
 pub struct P4teEgress {
     config: P4teConfig,
     monitor: Monitor,
+    asker: Asker,
 }
 
 impl P4teEgress {
     /// No port yet.
     pub fn new(config: P4teConfig) -> Self {
-        P4teEgress { config, monitor: Monitor::new(config.delta) }
+        P4teEgress { config, monitor: Monitor::new(config.delta), asker: Asker::new(&config) }
     }
 
     /// What is measured, for tests.
@@ -235,19 +263,22 @@ impl SchemeEgress for P4teEgress {
         frame: &mut Frame,
         meta: &mut Meta,
     ) -> EgressVerdict {
-        self.monitor.packet(cx, port, meta.deq_qdepth, on_wire(frame.len()));
+        let color = self.monitor.packet(cx, port, meta.deq_qdepth, on_wire(frame.len()));
+        self.asker.leaving(cx, port, frame, meta, color);
         EgressVerdict::Send
     }
 
     fn set_port(&mut self, now: Instant, port: PortId, description: Option<SchemePort>) {
         let meter = description.and_then(|d| self.config.utilisation(&d));
         self.monitor.set_port(now, port, description.is_some(), meter);
+        self.asker.set_port(port, description);
     }
 
     fn show(&self, now: Instant, topic: Topic) -> Vec<SchemeTable> {
         match topic {
             Topic::Meters => vec![self.monitor.show(now)],
-            Topic::Groups | Topic::Flows => Vec::new(),
+            Topic::Flows => self.asker.show(),
+            Topic::Groups => Vec::new(),
         }
     }
 }

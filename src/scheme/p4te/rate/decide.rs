@@ -10,6 +10,14 @@ pub enum RateAction {
 }
 
 impl RateAction {
+    /// The name shown to users.
+    pub fn name(self) -> &'static str {
+        match self {
+            RateAction::Decrease => "decrease",
+            RateAction::Increase => "increase",
+        }
+    }
+
     /// The window field that follows from `window` (paper, section 6.1.5): `w - (w >> 1)` or `w + (w >> 2)`, at
     /// most 65,535. 0 only of 0.
     #[inline]

@@ -1,5 +1,5 @@
 use super::clamp::Clamp;
-use super::{Direction, RateAction};
+use super::{AckRule, Direction, Fack, RateAction};
 use crate::time::Instant;
 use crate::wire::Headers;
 use crate::wire::tcp::{self, TcpOption, seq};
@@ -156,6 +156,8 @@ pub(super) struct Flow {
     /// Sequence number at which rate control was applied last: `last_rc_seq`. Never more than B +
     /// [`BEHIND`] behind the data: it follows, so that it compares however long nothing is applied.
     last_control: u32,
+    /// Sequence number of the data that rate control was offered last. Follows the data as `last_control` does.
+    offered: u32,
     /// Sequence number after the last byte seen from the sender.
     sent: u32,
     /// Highest acknowledgment number of the receiver.
@@ -180,6 +182,7 @@ impl Flow {
             forward,
             reverse,
             last_control: forward.seq,
+            offered: forward.seq,
             sent: start,
             ack: if opener == Direction::Forward { start } else { forward.seq },
             ack_seq: reverse.seq,
@@ -214,6 +217,9 @@ impl Flow {
         self.sent = seq::max(self.sent, end);
         if seq::gt(seq.wrapping_sub(BEHIND), self.last_control.wrapping_add(bytes)) {
             self.last_control = seq.wrapping_sub(bytes).wrapping_sub(1);
+        }
+        if seq::gt(seq.wrapping_sub(BEHIND), self.offered.wrapping_add(bytes)) {
+            self.offered = seq.wrapping_sub(bytes);
         }
         true
     }
@@ -273,9 +279,45 @@ impl Flow {
         }
     }
 
-    /// Rate control was applied elsewhere, to data that has passed here.
-    pub(super) fn control_sent(&mut self) {
-        self.control(self.sent);
+    /// Whether rate control is offered the data at `seq`, at least `apart` bytes after the last time.
+    #[inline]
+    pub(super) fn offers(&mut self, seq: u32, apart: u32) -> bool {
+        let offer = seq::ge(seq, self.offered.wrapping_add(apart));
+        if offer {
+            self.offered = seq;
+        }
+        offer
+    }
+
+    /// A FACK for the data at `seq`, which rate control may act on; `has_echo`: its timestamp is known. `None` if
+    /// the window would stay as it is, or it would lack a timestamp that the flow has.
+    pub(super) fn fack(&mut self, seq: u32, action: RateAction, rule: AckRule, has_echo: bool) -> Option<Fack> {
+        let (ack, tsval, genuine) = self.heard()?;
+        let window = action.apply(genuine);
+        if window == genuine || (tsval.is_some() && !has_echo) {
+            return None;
+        }
+        self.control(seq);
+        let ack = match rule {
+            AckRule::Paper => seq.wrapping_add(1),
+            AckRule::Safe => ack,
+        };
+        Some(Fack { ack, window, tsval })
+    }
+
+    /// [`Flow::clamp`] for the data at `seq`, which rate control may act on.
+    pub(super) fn clamp_at(
+        &mut self,
+        seq: u32,
+        action: RateAction,
+        (now, until): (Instant, Instant),
+        bytes: u32,
+    ) -> bool {
+        let acted = self.clamp(action, now, until, bytes);
+        if acted {
+            self.control(seq);
+        }
+        acted
     }
 
     /// Puts a clamp on the receiver's window, or lifts it by an increase: more than the genuine window

@@ -7,6 +7,7 @@
 //!   bytes (section 6.1.5).
 //! - [`fack`]: the paper's means, an acknowledgment forged by the switch, with the changes that a host
 //!   needs to take it. One genuine ACK later its effect is gone.
+//! - [`notice`]: how a switch on the way has the leaf do either.
 //! - [`clamp`]: ours, which lasts: the leaf rewrites the window of genuine ACKs.
 //!
 //! Left alone are SYN, FIN and RST, segments without data, what is not whole TCP directly in IP
@@ -18,6 +19,7 @@ mod decide;
 pub mod fack;
 mod flow;
 mod key;
+pub mod notice;
 mod window;
 
 pub use decide::{RateAction, decide};

@@ -24,6 +24,9 @@ impl Default for Params {
     }
 }
 
+/// Segments in B bytes that rate control is offered.
+const OFFERS: u32 = 16;
+
 /// The flows of the senders next to a leaf: a register a flow, addressed by [`flow_key`].
 ///
 /// Each TCP segment that a host at this leaf sends is shown to [`Flows::sent`], each that goes to one to
@@ -51,8 +54,9 @@ impl Flows {
     }
 
     /// A segment that its sender, next to this leaf, has sent: whether rate control may act on it, here
-    /// or at a later switch (paper, section 4.3). The answer is `true` until one has acted, so several
-    /// segments may be admitted at a time; [`Flows::fack`] and [`Flows::clamp`] ask again.
+    /// or at a later switch (paper, section 4.3). Until one has acted, every segment that is B / 16 bytes after
+    /// the last for which the answer was `true`, so that a queue of a flow's segments does not call for
+    /// an action each; [`Flows::fack`] and [`Flows::clamp`] ask again.
     ///
     /// `true` only for data of a known flow, more than B bytes after that of the last action. A SYN sets
     /// that to its own sequence number; sent again, it does not set it back.
@@ -72,7 +76,10 @@ impl Flows {
         }
         let Some(flow) = slot.flow(key, now) else { return false };
         let end = seq.wrapping_add(tcp::payload_len(frame, headers) as u32);
-        flow.sent(seq, end, bytes) && is_data(frame, headers) && flow.admits(seq, bytes)
+        flow.sent(seq, end, bytes)
+            && is_data(frame, headers)
+            && flow.admits(seq, bytes)
+            && flow.offers(seq, bytes / OFFERS)
     }
 
     /// A genuine segment for a sender next to this leaf: not a FACK. Learns from it, and if its flow is
@@ -101,18 +108,6 @@ impl Flows {
         true
     }
 
-    /// A FACK of another switch for a sender next to this leaf: the next B bytes are not acted upon.
-    /// They count from the byte before its acknowledgment number if it was made by [`AckRule::Paper`];
-    /// that of [`AckRule::Safe`] does not show which data it answers, so then from the last byte sent.
-    pub fn heard_fack(&mut self, now: Instant, frame: &[u8], headers: &Headers, rule: AckRule) {
-        let Some(key) = flow_key(&self.hash, frame, headers, Direction::Reverse) else { return };
-        let Some(flow) = self.slots.at_mut(key).flow(key, now) else { return };
-        match rule {
-            AckRule::Paper => flow.control(tcp::ack_number(frame, headers.l4 as usize).wrapping_sub(1)),
-            AckRule::Safe => flow.control_sent(),
-        }
-    }
-
     /// Applies `action` to the flow of the data segment in `frame`, which [`Flows::sent`] has seen, by a
     /// FACK: what it is to say, for [`super::fack::build`]. `None` if rate control may not act on the segment
     /// (any more), lacks a timestamp that its flow has, or the window would stay as it is.
@@ -124,19 +119,22 @@ impl Flows {
         action: RateAction,
         rule: AckRule,
     ) -> Option<Fack> {
+        let has_echo = tcp::timestamps(frame, headers).is_some();
         let (flow, seq) = self.admitted(now, frame, headers)?;
-        let (ack, tsval, genuine) = flow.heard()?;
-        let window = action.apply(genuine);
-        let has_echo = tsval.is_none() || tcp::timestamps(frame, headers).is_some();
-        if window == genuine || !has_echo {
-            return None;
-        }
-        flow.control(seq);
-        let ack = match rule {
-            AckRule::Paper => seq.wrapping_add(1),
-            AckRule::Safe => ack,
-        };
-        Some(Fack { ack, window, tsval })
+        flow.fack(seq, action, rule, has_echo)
+    }
+
+    /// The same for data at `seq` of the flow that the [`super::notice`] in `frame` is about.
+    pub fn fack_noticed(
+        &mut self,
+        now: Instant,
+        frame: &[u8],
+        headers: &Headers,
+        (action, seq): (RateAction, u32),
+        rule: AckRule,
+    ) -> Option<Fack> {
+        let has_echo = tcp::timestamps(frame, headers).is_some();
+        self.noticed(now, frame, headers, seq)?.fack(seq, action, rule, has_echo)
     }
 
     /// Applies `action` to the flow of the data segment in `frame`, which [`Flows::sent`] has seen, by the
@@ -145,11 +143,20 @@ impl Flows {
     pub fn clamp(&mut self, now: Instant, frame: &[u8], headers: &Headers, action: RateAction) -> bool {
         let Params { bytes, clamp_time, .. } = self.params;
         let Some((flow, seq)) = self.admitted(now, frame, headers) else { return false };
-        let acted = flow.clamp(action, now, now + clamp_time, bytes);
-        if acted {
-            flow.control(seq);
-        }
-        acted
+        flow.clamp_at(seq, action, (now, now + clamp_time), bytes)
+    }
+
+    /// The same for data at `seq` of the flow that the [`super::notice`] in `frame` is about.
+    pub fn clamp_noticed(
+        &mut self,
+        now: Instant,
+        frame: &[u8],
+        headers: &Headers,
+        (action, seq): (RateAction, u32),
+    ) -> bool {
+        let Params { bytes, clamp_time, .. } = self.params;
+        let Some(flow) = self.noticed(now, frame, headers, seq) else { return false };
+        flow.clamp_at(seq, action, (now, now + clamp_time), bytes)
     }
 
     /// The flow of a data segment and its sequence number, if rate control may act on it.
@@ -158,6 +165,12 @@ impl Flows {
         let seq = tcp::seq_number(frame, headers.l4 as usize);
         let flow = self.slots.at_mut(key).flow(key, now)?;
         (is_data(frame, headers) && flow.admits(seq, self.params.bytes)).then_some((flow, seq))
+    }
+
+    /// The flow that a notice is about, if rate control may act on its data at `seq`.
+    fn noticed(&mut self, now: Instant, frame: &[u8], headers: &Headers, seq: u32) -> Option<&mut Flow> {
+        let key = flow_key(&self.hash, frame, headers, Direction::Reverse)?;
+        self.slots.at_mut(key).flow(key, now).filter(|flow| flow.admits(seq, self.params.bytes))
     }
 }
 
