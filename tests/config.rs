@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use proptest::prelude::*;
 use weft::config::{
-    FABRIC_MAC, HelloMode, HelloOptions, PollMode, PortConfig, QueueOptions, RouteConfig, RuntimeOptions, Segment,
-    Selector, SwitchConfig, XdpMode, derived_mac, derived_seed,
+    AckRule, DscpSet, FABRIC_MAC, FlowletOptions, Fraction, HelloMode, HelloOptions, HulaOptions, P4teOptions,
+    PollMode, PortConfig, QueueOptions, RateAdaptation, RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig,
+    XdpMode, derived_mac, derived_seed,
 };
 use weft::fault::Faults;
 use weft::id::{PortId, PortKind, PortMask, Role, SwitchId};
@@ -118,6 +119,9 @@ fn every_key_of_a_file_arrives_in_the_configuration() {
         },
         queues: QueueOptions { packets: 512, bytes: Bytes(500_000), control_packets: 64, ecn_mark: Bytes(100_000) },
         hello: HelloOptions { interval: Duration(20_000_000), multiplier: 5 },
+        flowlet: FlowletOptions::default(),
+        p4te: P4teOptions::default(),
+        hula: HulaOptions::default(),
         ports: vec![
             PortConfig {
                 rate: BitRate(10_000_000_000),
@@ -192,10 +196,10 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         (tor("", "", "", "[segment]\nipv4 = \"10.0.0.1\""), "t.toml:13:8: segment: ipv4 `10.0.0.1` is not a gateway address with its prefix length: write \"10.0.0.1/24\""),
         (tor("", "", "", &route("10.0.1.0", "[\"up0\"]")), "t.toml:13:10: route \"10.0.1.0\": prefix `10.0.1.0` is not a prefix: write \"10.0.1.0/24\" or \"fd00::/64\""),
         // Selectors.
-        (tor("selector = \"caft\"", "", "", ""), "t.toml:3:12: selector `caft` is not in this version: write \"ecmp\""),
-        (tor("selector = \"best\"", "", "", ""), "t.toml:3:12: selector `best` is not a selector: write \"ecmp\""),
+        (tor("selector = \"caft\"", "", "", ""), "t.toml:3:12: selector `caft` is not in this version: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\" or \"p4te\""),
+        (tor("selector = \"best\"", "", "", ""), "t.toml:3:12: selector `best` is not a selector: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\" or \"p4te\""),
         // Shape.
-        (tor("nmae = \"x\"", "", "", ""), "t.toml:3:1: unknown key `nmae`: write one of `name`, `role`, `id`, `selector`, `seed`, `mac`, `router_ipv4`, `router_ipv6`, `segment`, `runtime`, `queues`, `hello`, `port`, `route`"),
+        (tor("nmae = \"x\"", "", "", ""), "t.toml:3:1: unknown key `nmae`: write one of `name`, `role`, `id`, `selector`, `seed`, `mac`, `router_ipv4`, `router_ipv6`, `segment`, `runtime`, `queues`, `hello`, `flowlet`, `p4te`, `hula`, `port`, `route`"),
         (tor("", "", "mut = 1500", ""), "t.toml:11:1: port \"up0\": unknown key `mut`: write one of `interface`, `kind`, `rate`, `mtu`, `mode`, `enabled`, `pass_to_kernel`, `peer_mac`, `hello`, `fault`"),
         (tor("", "", "", "[runtime]\ncpu = 1"), "t.toml:13:1: runtime: unknown key `cpu`: write one of `poll`, `workers`, `core`, `frames`, `control`"),
         (tor("", "mode = \"fast\"", "", ""), "t.toml:7:8: port \"h0\": mode: unknown value `fast`: write `native` or `generic`"),
@@ -407,6 +411,54 @@ fn prefix() -> impl Strategy<Value = IpNet> {
 }
 
 prop_compose! {
+    fn flowlet()(gap in 1_000u64..=10_000_000_000, power in 10u32..=22) -> FlowletOptions {
+        FlowletOptions { gap: Duration(gap), slots: 1 << power }
+    }
+}
+
+prop_compose! {
+    /// Bursts that hold a frame of 9216 bytes at 1 Mbit/s, and no more than a meter counts at 1 Gbit/s.
+    fn p4te()(
+        (delta, depth_step) in (1u32..=65_535, 1u32..=65_535),
+        gap in 1_000u64..=10_000_000_000,
+        (cir, above) in (1_000u32..=1_000_000, any::<u32>()),
+        safe in (1_000u32..=1_000_000, 1_000u32..=1_000_000),
+        bursts in (80_000_000u64..=1_000_000_000, 80_000_000u64..=1_000_000_000),
+        dscps in any::<u64>(),
+        (large_after, window, power) in (any::<u64>(), 1460u64..=1 << 30, 10u32..=22),
+        rate_adaptation in prop::sample::select(vec![RateAdaptation::Off, RateAdaptation::Fack, RateAdaptation::Clamp]),
+        ack in prop::sample::select(vec![AckRule::Safe, AckRule::Paper]),
+    ) -> P4teOptions {
+        let mut large_dscp = DscpSet::default();
+        (0..64).filter(|i| dscps >> i & 1 == 1).for_each(|i| assert!(large_dscp.insert(i)));
+        P4teOptions {
+            delta,
+            depth_step,
+            flowlet_gap: Duration(gap),
+            cir: Fraction::from_ppm(cir),
+            pir: Fraction::from_ppm(cir + above % (1_000_001 - cir)),
+            burst: Duration(bursts.0),
+            safe_short: Fraction::from_ppm(safe.0),
+            safe_large: Fraction::from_ppm(safe.1),
+            class_burst: Duration(bursts.1),
+            large_dscp,
+            large_after: Bytes(large_after),
+            rate_adaptation,
+            ack,
+            window: Bytes(window),
+            rate_slots: 1 << power,
+        }
+    }
+}
+
+prop_compose! {
+    fn hula()(period in 100_000u64..=10_000_000_000, more in any::<u64>(), max_tors in 1u32..=65_536) -> HulaOptions {
+        let keepalive = 2 * period + more % (100_000_000_001 - 2 * period);
+        HulaOptions { period: Duration(period), keepalive: Duration(keepalive), max_tors }
+    }
+}
+
+prop_compose! {
     /// Valid configurations of every role. The segment lies in 203/8, which `prefix` can't reach.
     fn config()(role in prop::sample::select(vec![Role::Tor, Role::Agg, Role::Core]))(
         role in Just(role),
@@ -417,13 +469,25 @@ prop_compose! {
         (frames, control) in (1024u32..100_000, "/[ -~]{0,80}"),
         (packets, bytes, control_packets, mark) in (1u32..100_000, 1u64..1 << 32, 1u32..1000, any::<u64>()),
         hello in (1_000_000u64..=10_000_000_000, 2u8..=50, any::<bool>()),
+        (flowlet, p4te, hula) in (flowlet(), p4te(), hula()),
+        selector in prop::sample::select(vec![
+            Selector::Ecmp,
+            Selector::Flowlet,
+            Selector::LetFlow,
+            Selector::Hula,
+            Selector::P4te,
+        ]),
         ports in prop::collection::vec(port(role), 1..12),
         routes in prop::collection::vec((prefix(), any::<u64>()), 0..12),
     ) -> SwitchConfig {
         let mut seen = BTreeSet::new();
         let required = ports.iter().any(|p: &PortConfig| p.hello == HelloMode::Required);
         let interval = Duration(if hello.2 || required { hello.0 } else { 0 });
-        let ports: Vec<_> = ports.into_iter().filter(|p| seen.insert(p.interface.clone())).collect();
+        let mut ports: Vec<_> = ports.into_iter().filter(|p| seen.insert(p.interface.clone())).collect();
+        // What P4TE's bursts allow.
+        let metered = ports.iter_mut().filter(|p| selector == Selector::P4te && p.rate.0 > 0);
+        metered.for_each(|p| p.rate.0 = p.rate.0.clamp(1_000_000, 1_000_000_000));
+        let one_worker = matches!(selector, Selector::Hula | Selector::P4te);
         let mut seen = BTreeSet::new();
         let fabric_ports = |mask: u64| {
             let chosen = |i: &usize| mask >> i & 1 == 1 && ports[*i].kind != PortKind::Host;
@@ -442,14 +506,14 @@ prop_compose! {
             name,
             id: SwitchId(id),
             role,
-            selector: Selector::Ecmp,
+            selector,
             seed,
             mac,
             router_ipv4: routers.0.then_some(Ipv4Addr::new(10, 255, 0, 9)),
             router_ipv6: routers.1.then(|| "fd00:0:ffff::9".parse().unwrap()),
             segment,
             runtime: RuntimeOptions {
-                workers: 1 + (seed % 16) as usize,
+                workers: if one_worker { 1 } else { 1 + (seed % 16) as usize },
                 poll: if busy { PollMode::Busy } else { PollMode::Adaptive },
                 core,
                 frames,
@@ -457,6 +521,9 @@ prop_compose! {
             },
             queues: QueueOptions { packets, bytes: Bytes(bytes), control_packets, ecn_mark: Bytes(mark % bytes) },
             hello: HelloOptions { interval, multiplier: hello.1 },
+            flowlet,
+            p4te,
+            hula,
             ports,
             routes,
         }

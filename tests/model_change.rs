@@ -18,8 +18,8 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use weft::config::diff::{self, Command, Layout};
 use weft::config::{
-    HelloMode, HelloOptions, PollMode, PortConfig, QueueOptions, RouteConfig, RuntimeOptions, Segment, Selector,
-    SwitchConfig, XdpMode,
+    FlowletOptions, HelloMode, HelloOptions, HulaOptions, P4teOptions, PollMode, PortConfig, QueueOptions, RouteConfig,
+    RuntimeOptions, Segment, Selector, SwitchConfig, XdpMode,
 };
 use weft::fault::Faults;
 use weft::id::{PortId, PortKind, Role, SwitchId};
@@ -95,6 +95,9 @@ prop_compose! {
             runtime: RuntimeOptions::of("t"),
             queues,
             hello: HelloOptions { interval: Duration(hello.0), multiplier: hello.1 },
+            flowlet: FlowletOptions::default(),
+            p4te: P4teOptions::default(),
+            hula: HulaOptions::default(),
             routes: routes.collect(),
             ports,
         };

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::subsequence;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use weft::config::Selector;
+use weft::config::{FlowletOptions, HulaOptions, P4teOptions, QueueOptions, Selector};
 use weft::id::{PortKind, Role};
 use weft::topo::{Fabric, FabricOptions, LinkChange, LinkException, Shape, TopoError};
 use weft::units::{BitRate, Duration};
@@ -91,16 +91,22 @@ fn a_file_gives_the_fabric_of_its_shape_and_options() {
             host_rate: Some(BitRate(1_000_000)),
             host_mtu: 1280,
             fabric_mtu: 3506,
-            selector: Selector::Ecmp,
+            selector: Selector::Hula,
             seed: u64::MAX,
             hello_interval: Duration(0),
+            hello_multiplier: 4,
+            queues: QueueOptions { packets: 100, ..QueueOptions::default() },
+            flowlet: FlowletOptions { gap: Duration(100_000), ..FlowletOptions::default() },
+            p4te: P4teOptions { delta: 3, depth_step: 3, ..P4teOptions::default() },
+            hula: HulaOptions { period: Duration(200_000), keepalive: Duration(2_000_000), ..HulaOptions::default() },
             fault: "loss=0.5,seed=3".parse().expect("faults"),
         };
         let hosts = options.hosts_per_tor.map_or("", |_| "hosts_per_tor = 1");
         let text = format!(
             "{text}\n{hosts}\nrate = \"10Gbit\"\nhost_rate = \"1Mbit\"\nhost_mtu = 1280\nfabric_mtu = 3506\n\
-             selector = \"ecmp\"\nseed = \"18446744073709551615\"\nhello_interval = 0\n\
-             fault = \"loss=0.5,seed=3\""
+             selector = \"hula\"\nseed = \"18446744073709551615\"\nhello_interval = 0\n\
+             fault = \"loss=0.5,seed=3\"\n[queues]\npackets = 100\n[hello]\nmultiplier = 4\n\
+             [flowlet]\ngap = \"100us\"\n[p4te]\ndelta = 3\n[hula]\nperiod = \"200us\""
         );
         assert_eq!(Fabric::parse(&text, "f.toml").unwrap(), shape.build(&options).unwrap());
     }
@@ -476,11 +482,20 @@ fn impossible_shapes_and_options_are_refused_with_line_cause_and_remedy() {
         (
             "shape = \"rack\"\nhosts = 2\nseed = -1\nselector = \"best\"",
             "f.toml:3:8: seed `-1` is not a seed: write a whole number from 0 to 18446744073709551615\n\
-             f.toml:4:12: selector `best` is not a selector: write \"ecmp\"",
+             f.toml:4:12: selector `best` is not a selector: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\" or \"p4te\"",
         ),
         (
             "shape = \"rack\"\nhosts = 2\nhello_interval = \"1us\"",
             "f.toml:3:18: hello_interval 1us is out of range: write 1ms to 10s, or \"0\" for no hellos",
+        ),
+        (
+            "shape = \"rack\"\nhosts = 2\n[p4te]\ncir = 0.8\npir = 0.7\n[flowlet]\nslots = 1000",
+            "f.toml:5:7: p4te: pir 0.7 is below cir 0.8, no link would be yellow: write 0.8 or more, or a lower cir\n\
+             f.toml:7:9: flowlet: slots 1000 is no power of two from 1024 to 4194304: write 1024",
+        ),
+        (
+            "shape = \"rack\"\nhosts = 2\nhello_interval = 0\n[hello]\ninterval = 0",
+            "f.toml:3:18: hello_interval is the interval of [hello], which says it too: take one of the two out",
         ),
         ("shape = \"rack\"\nhosts = 2\nhosts = 3", "f.toml:3:1: not TOML: duplicate key"),
     ] {
@@ -528,6 +543,7 @@ fn a_wrong_file_is_misuse_and_so_is_an_option_that_belongs_in_it() {
         ("--hosts-per-tor", "2", "hosts_per_tor = 2"),
         ("--seed", "1", "seed = 1"),
         ("--hello-interval", "0", "hello_interval = \"0\""),
+        ("--set", "p4te.flowlet_gap=500us", "[p4te] flowlet_gap = \"500us\""),
     ] {
         let expected = format!("weft: {option} can't go with --file: write {line} in {file}\n");
         assert_eq!(lab_up(&["--file", file, option, value]), (Some(2), expected));

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
 
-use crate::config::{Selector, hello_interval};
+use crate::config::{Selector, Setting, Tables, hello_interval};
 use crate::fault::Faults;
 use crate::lab::{self, DEFAULT_NAME, LabError, LabName, UpOptions};
 use crate::runtime::{self, RuntimeConfig, Source, SwitchInstance};
@@ -61,7 +61,7 @@ pub(super) struct UpArgs {
 /// clap's: they would hide what was given.
 #[derive(Args, Debug)]
 struct ShapeOptions {
-    /// Path selection on every switch [default: ecmp]
+    /// Path selection on every switch: ecmp, flowlet, letflow, hula or p4te [default: ecmp]
     #[arg(long)]
     selector: Option<Selector>,
     /// Rate of every link, e.g. 100Mbit; 0 = unlimited [default: 0]
@@ -83,6 +83,10 @@ struct ShapeOptions {
     /// (docs/reliability.md has the keys) [default: nothing]
     #[arg(long, value_name = "SPEC")]
     fault: Option<Faults>,
+    /// A key of [queues], [hello], [flowlet], [p4te] or [hula] on every switch, like
+    /// p4te.flowlet_gap=500us (docs/configuration.md has the keys); may be given several times
+    #[arg(long = "set", value_name = "TABLE.KEY=VALUE")]
+    set: Vec<Setting>,
 }
 
 impl ShapeOptions {
@@ -97,20 +101,31 @@ impl ShapeOptions {
             .or_else(|| self.seed.map(|n| ("--seed", format!("seed = {n}"))))
             .or_else(|| self.hello_interval.map(|t| ("--hello-interval", format!("hello_interval = \"{t}\""))))
             .or_else(|| self.fault.map(|f| ("--fault", format!("fault = \"{f}\""))))
+            .or_else(|| self.set.first().map(|s| ("--set", s.line())))
     }
 
-    fn fabric(&self) -> FabricOptions {
+    fn fabric(&self) -> Result<FabricOptions, Failure> {
+        let tables = Tables::with(&self.set).map_err(Failure::misuse)?;
+        if self.hello_interval.is_some() && self.set.iter().any(|s| s.is("hello", "interval")) {
+            return Err(Failure::misuse("--hello-interval is --set hello.interval: take one of the two out"));
+        }
+        let Tables { queues, hello, flowlet, p4te, hula } = tables;
         let default = FabricOptions::default();
-        FabricOptions {
+        Ok(FabricOptions {
             hosts_per_tor: self.hosts_per_tor,
             rate: self.rate.unwrap_or(default.rate),
             host_rate: self.host_rate,
             selector: self.selector.unwrap_or(default.selector),
             seed: self.seed.unwrap_or(DEFAULT_SEED),
-            hello_interval: self.hello_interval.unwrap_or(default.hello_interval),
+            hello_interval: self.hello_interval.unwrap_or(hello.interval),
+            hello_multiplier: hello.multiplier,
+            queues,
+            flowlet,
+            p4te,
+            hula,
             fault: self.fault.unwrap_or_default(),
             ..default
-        }
+        })
     }
 }
 
@@ -183,7 +198,7 @@ fn fabric(args: &UpArgs) -> Result<Fabric, Failure> {
         .or(args.fat_tree.map(|k| Shape::FatTree { k }))
         .or(args.rack.map(|hosts| Shape::Rack { hosts }))
         .expect("clap requires one");
-    shape.build(&args.options.fabric()).map_err(Failure::misuse)
+    shape.build(&args.options.fabric()?).map_err(Failure::misuse)
 }
 
 fn up(args: Box<UpArgs>) -> Outcome {

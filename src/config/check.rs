@@ -7,7 +7,8 @@ use super::error::{Found, Place, Table, label};
 use super::file::out_of_range;
 use super::{
     FRAMES, HELLO_INTERVAL, HELLO_MULTIPLIER, HelloMode, HelloOptions, MAX_INTERFACE_NAME, MAX_SOCKET_PATH,
-    MAX_SWITCH_NAME, MIN_IPV6_MTU, MTU, PortConfig, QUEUE_BYTES, QUEUE_PACKETS, RATE, Segment, SwitchConfig, WORKERS,
+    MAX_SWITCH_NAME, MIN_IPV6_MTU, MTU, PortConfig, QUEUE_BYTES, QUEUE_PACKETS, QueueOptions, RATE, Segment,
+    SwitchConfig, WORKERS, scheme,
 };
 use crate::id::{MAX_PORTS, PortKind, Role};
 use crate::units::{BitRate, Duration, UnitError};
@@ -24,8 +25,8 @@ pub(super) fn problems(config: &SwitchConfig) -> Found {
         check_segment(config.role, segment, &mut found);
     }
     runtime(config, &mut found);
-    queues(config, &mut found);
-    hello(&config.hello, &mut found);
+    found.extend(config.tables().problems());
+    scheme::selected(config, &mut found);
     ports(config, &mut found);
     routes(config, &mut found);
     found
@@ -157,9 +158,8 @@ fn runtime(config: &SwitchConfig, found: &mut Found) {
     }
 }
 
-fn queues(config: &SwitchConfig, found: &mut Found) {
+pub(super) fn queues(queues: &QueueOptions, found: &mut Found) {
     let mut note = |key, message: String| found.push((Table::Queues.key(key), label(Table::Queues, None) + &message));
-    let queues = &config.queues;
     for (key, packets) in [("packets", queues.packets), ("control_packets", queues.control_packets)] {
         if !QUEUE_PACKETS.contains(&packets) {
             note(key, out_of_range(key, packets, QUEUE_PACKETS));
@@ -179,7 +179,7 @@ fn queues(config: &SwitchConfig, found: &mut Found) {
     }
 }
 
-fn hello(hello: &HelloOptions, found: &mut Found) {
+pub(super) fn hello(hello: &HelloOptions, found: &mut Found) {
     let mut note = |key, message: String| found.push((Table::Hello.key(key), label(Table::Hello, None) + &message));
     if let Some(reason) = no_interval(hello.interval) {
         note("interval", format!("interval {} {reason}", hello.interval));

@@ -8,14 +8,14 @@ use serde::de::{Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::error::{ConfigError, Document, Found, Place, Table, label};
+use super::tables::{FileFlowlet, FileHello, FileHula, FileP4te, FileQueues, FileTables};
 use super::{
-    FRAMES, HELLO_MULTIPLIER, HelloMode, HelloOptions, MTU, PollMode, PortConfig, QUEUE_PACKETS, QueueOptions,
-    RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig, WORKERS, XdpMode, default_hello, derived_mac,
-    derived_seed,
+    FRAMES, HelloMode, MTU, PollMode, PortConfig, RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig, Tables,
+    WORKERS, XdpMode, default_hello, derived_mac, derived_seed,
 };
 use crate::fault::Faults;
 use crate::id::{PortId, PortKind, Role, SwitchId};
-use crate::units::{BitRate, Bytes, Duration};
+use crate::units::BitRate;
 use crate::wire::MacAddr;
 
 /// A string or a number, kept as text: what it means is read later, where the key is known and the
@@ -24,9 +24,12 @@ pub(crate) struct Text(pub(crate) String);
 
 impl Serialize for Text {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        match self.0.parse::<i64>() {
-            Ok(number) => s.serialize_i64(number),
-            Err(_) => s.serialize_str(&self.0),
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let is_decimal = self.0.split_once('.').is_some_and(|(whole, decimals)| digits(whole) && digits(decimals));
+        match (self.0.parse::<i64>(), self.0.parse::<f64>()) {
+            (Ok(number), _) => s.serialize_i64(number),
+            (Err(_), Ok(number)) if is_decimal => s.serialize_f64(number),
+            _ => s.serialize_str(&self.0),
         }
     }
 }
@@ -96,6 +99,12 @@ struct File {
     #[serde(default)]
     hello: FileHello,
     #[serde(default)]
+    flowlet: FileFlowlet,
+    #[serde(default)]
+    p4te: Box<FileP4te>,
+    #[serde(default)]
+    hula: FileHula,
+    #[serde(default)]
     port: Vec<FilePort>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     route: Vec<FileRoute>,
@@ -116,22 +125,6 @@ struct FileRuntime {
     core: Option<Int>,
     frames: Option<Int>,
     control: Option<String>,
-}
-
-#[derive(Serialize, Deserialize, Default)]
-#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
-struct FileQueues {
-    packets: Option<Int>,
-    bytes: Option<Text>,
-    control_packets: Option<Int>,
-    ecn_mark: Option<Text>,
-}
-
-#[derive(Serialize, Deserialize, Default)]
-#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
-struct FileHello {
-    interval: Option<Text>,
-    multiplier: Option<Int>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -181,7 +174,12 @@ impl<'a> Reader<'a> {
     }
 
     /// A number that must fit `T`; the range is what the message offers.
-    fn int<T: TryFrom<i64>>(&mut self, key: &'static str, value: Option<Int>, range: impl fmt::Debug) -> Option<T> {
+    pub(crate) fn int<T: TryFrom<i64>>(
+        &mut self,
+        key: &'static str,
+        value: Option<Int>,
+        range: impl fmt::Debug,
+    ) -> Option<T> {
         let Int(number) = value?;
         let fits = T::try_from(number).ok();
         if fits.is_none() {
@@ -248,8 +246,9 @@ pub(super) fn read(doc: &Document<'_>) -> Result<SwitchConfig, ConfigError> {
         }
     });
     let runtime = read_runtime(&name, file.runtime, &mut found);
-    let queues = read_queues(file.queues, &mut found);
-    let hello = read_hello(file.hello, &mut found);
+    let tables =
+        FileTables { queues: file.queues, hello: file.hello, flowlet: file.flowlet, p4te: file.p4te, hula: file.hula };
+    let Tables { queues, hello, flowlet, p4te, hula } = tables.read(&mut found);
     let ports: Vec<_> = file.port.into_iter().enumerate().map(|(i, port)| read_port(i, port, &mut found)).collect();
     let routes =
         file.route.into_iter().enumerate().map(|(i, route)| read_route(i, route, &ports, &mut found)).collect();
@@ -268,6 +267,9 @@ pub(super) fn read(doc: &Document<'_>) -> Result<SwitchConfig, ConfigError> {
         runtime,
         queues,
         hello,
+        flowlet,
+        p4te,
+        hula,
         ports,
         routes,
     })
@@ -282,28 +284,6 @@ fn read_runtime(name: &str, file: FileRuntime, found: &mut Found) -> RuntimeOpti
         core: reader.int("core", file.core, 0..=1023),
         frames: reader.int("frames", file.frames, FRAMES).unwrap_or(default.frames),
         control: file.control.map_or(default.control, PathBuf::from),
-    }
-}
-
-fn read_queues(file: FileQueues, found: &mut Found) -> QueueOptions {
-    let mut reader = Reader::new(Table::Queues, None, found);
-    let default = QueueOptions::default();
-    QueueOptions {
-        packets: reader.int("packets", file.packets, QUEUE_PACKETS).unwrap_or(default.packets),
-        bytes: reader.text("bytes", file.bytes, Bytes::from_str).unwrap_or(default.bytes),
-        control_packets: reader
-            .int("control_packets", file.control_packets, QUEUE_PACKETS)
-            .unwrap_or(default.control_packets),
-        ecn_mark: reader.text("ecn_mark", file.ecn_mark, Bytes::from_str).unwrap_or(default.ecn_mark),
-    }
-}
-
-fn read_hello(file: FileHello, found: &mut Found) -> HelloOptions {
-    let mut reader = Reader::new(Table::Hello, None, found);
-    let default = HelloOptions::default();
-    HelloOptions {
-        interval: reader.text("interval", file.interval, Duration::from_str).unwrap_or(default.interval),
-        multiplier: reader.int("multiplier", file.multiplier, HELLO_MULTIPLIER).unwrap_or(default.multiplier),
     }
 }
 
@@ -354,6 +334,7 @@ pub(super) fn write(config: &SwitchConfig) -> String {
     let int = |value: u32| Some(Int(value.into()));
     // A port that is not there can't be named; what stands for it is refused when read back.
     let interface = |id: &PortId| config.ports.get(id.index()).map_or(format!("#{id}"), |p| p.interface.clone());
+    let FileTables { queues, hello, flowlet, p4te, hula } = FileTables::of(&config.tables());
     let file = File {
         name: Some(config.name.clone()),
         role: Some(config.role),
@@ -374,16 +355,11 @@ pub(super) fn write(config: &SwitchConfig) -> String {
             frames: int(config.runtime.frames),
             control: Some(config.runtime.control.display().to_string()),
         },
-        queues: FileQueues {
-            packets: int(config.queues.packets),
-            bytes: text(&config.queues.bytes),
-            control_packets: int(config.queues.control_packets),
-            ecn_mark: text(&config.queues.ecn_mark),
-        },
-        hello: FileHello {
-            interval: text(&config.hello.interval),
-            multiplier: Some(Int(config.hello.multiplier.into())),
-        },
+        queues,
+        hello,
+        flowlet,
+        p4te,
+        hula,
         port: config.ports.iter().map(write_port).collect(),
         route: config
             .routes

@@ -15,6 +15,10 @@ mod edit;
 mod error;
 /// The shape of the file and both ways between it and [`SwitchConfig`].
 mod file;
+/// Options of the path-selection schemes.
+pub mod scheme;
+/// The tables that a fabric sets for all of its switches.
+mod tables;
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -30,6 +34,9 @@ pub use error::{ConfigError, Problem};
 pub(crate) use check::{hello_interval, no_rate};
 pub(crate) use error::{Document, Found, Table, link_name};
 pub(crate) use file::{Int, Reader, Text, out_of_range};
+pub use scheme::{AckRule, DscpSet, FlowletOptions, Fraction, HulaOptions, P4teOptions, RateAdaptation};
+pub(crate) use tables::{FileFlowlet, FileHello, FileHula, FileP4te, FileQueues, FileTables};
+pub use tables::{Setting, SettingError, SettingsError, Tables};
 
 pub use crate::fabric::HelloMode;
 use crate::fault::Faults;
@@ -75,16 +82,25 @@ pub enum Selector {
     /// By a seeded hash of the flow (RFC 2992's hash-threshold idea, per switch seed).
     #[default]
     Ecmp,
+    /// By the same hash anew for each flowlet: flowlet-ECMP, P4TE's baseline.
+    Flowlet,
+    /// At random for each flowlet (LetFlow, Vanini et al., NSDI 2017).
+    LetFlow,
+    /// By the least utilised way that probes have found, for each flowlet (HULA, Katta et al., SOSR 2016).
+    Hula,
+    /// By groups of like queues and like links, for each flowlet (P4TE, Computer Networks 215, 2022,
+    /// arXiv 2207.09378).
+    P4te,
 }
 
 /// Why a selector could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     /// A scheme this version does not carry yet.
-    #[error("`{0}` is not in this version: write \"ecmp\"")]
+    #[error("`{0}` is not in this version: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\" or \"p4te\"")]
     Later(String),
     /// No scheme of that name.
-    #[error("`{0}` is not a selector: write \"ecmp\"")]
+    #[error("`{0}` is not a selector: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\" or \"p4te\"")]
     Unknown(String),
 }
 
@@ -94,7 +110,11 @@ impl FromStr for Selector {
     fn from_str(text: &str) -> Result<Self, SelectorError> {
         match text {
             "ecmp" => Ok(Selector::Ecmp),
-            "letflow" | "hula" | "expeditus" | "caft" | "p4te" => Err(SelectorError::Later(text.into())),
+            "flowlet" => Ok(Selector::Flowlet),
+            "letflow" => Ok(Selector::LetFlow),
+            "hula" => Ok(Selector::Hula),
+            "p4te" => Ok(Selector::P4te),
+            "expeditus" | "caft" => Err(SelectorError::Later(text.into())),
             _ => Err(SelectorError::Unknown(text.into())),
         }
     }
@@ -104,6 +124,10 @@ impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Selector::Ecmp => "ecmp",
+            Selector::Flowlet => "flowlet",
+            Selector::LetFlow => "letflow",
+            Selector::Hula => "hula",
+            Selector::P4te => "p4te",
         })
     }
 }
@@ -269,6 +293,12 @@ pub struct SwitchConfig {
     pub queues: QueueOptions,
     /// Hellos to other switches.
     pub hello: HelloOptions,
+    /// Flowlets of every scheme that has any.
+    pub flowlet: FlowletOptions,
+    /// P4TE, where it is selected.
+    pub p4te: P4teOptions,
+    /// HULA, where it is selected.
+    pub hula: HulaOptions,
     /// Ports by [`PortId`], 1 to [`MAX_PORTS`](crate::id::MAX_PORTS).
     pub ports: Vec<PortConfig>,
     /// Routes beside the segment's own, each prefix once, in no order that matters.
@@ -321,6 +351,12 @@ impl SwitchConfig {
     /// The port on `interface`.
     pub fn port(&self, interface: &str) -> Option<PortId> {
         self.ports.iter().position(|p| p.interface == interface).and_then(|i| u8::try_from(i).ok()).map(PortId)
+    }
+
+    /// The tables that a fabric sets for all of its switches.
+    pub fn tables(&self) -> Tables {
+        let SwitchConfig { queues, hello, flowlet, p4te, hula, .. } = *self;
+        Tables { queues, hello, flowlet, p4te, hula }
     }
 
     /// The ports of one kind.

@@ -6,8 +6,7 @@ use super::route::{Area, Graph, Uplink, Vertex};
 use super::shape::{Plan, Upper};
 use super::{End, Fabric, FabricOptions, Host, Link, LinkChange, LinkException, LinkProblem, Switch};
 use crate::config::{
-    HelloOptions, PortConfig, QueueOptions, RuntimeOptions, Segment, SwitchConfig, XdpMode, default_hello, derived_mac,
-    derived_seed,
+    HelloOptions, PortConfig, RuntimeOptions, Segment, SwitchConfig, XdpMode, default_hello, derived_mac, derived_seed,
 };
 use crate::fault::Faults;
 use crate::id::{PortId, PortKind, PortMask, Role, SwitchId};
@@ -182,8 +181,11 @@ impl Build<'_> {
             router_ipv4: None,
             router_ipv6: None,
             segment: None,
-            queues: QueueOptions::default(),
-            hello: HelloOptions { interval: self.options.hello_interval, ..HelloOptions::default() },
+            queues: self.options.queues,
+            hello: HelloOptions { interval: self.options.hello_interval, multiplier: self.options.hello_multiplier },
+            flowlet: self.options.flowlet,
+            p4te: self.options.p4te,
+            hula: self.options.hula,
             ports: vec![],
             routes: vec![],
         };

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use super::shape::TopoError;
 use super::{DEFAULT_SEED, Fabric, FabricOptions, LinkChange, LinkException, MAX_NODES, Shape};
 use crate::config::{
-    ConfigError, Document, Found, Int, MIN_IPV6_MTU, MTU, Reader, Selector, Table, Text, hello_interval, link_name,
-    no_rate, out_of_range,
+    ConfigError, Document, FileFlowlet, FileHello, FileHula, FileP4te, FileQueues, FileTables, Found, Int,
+    MIN_IPV6_MTU, MTU, Reader, Selector, Table, Tables, Text, hello_interval, link_name, no_rate, out_of_range,
 };
 use crate::fault::Faults;
 use crate::units::BitRate;
@@ -44,6 +44,16 @@ struct File {
     hello_interval: Option<Text>,
     fault: Option<Text>,
     #[serde(default)]
+    queues: FileQueues,
+    #[serde(default)]
+    hello: FileHello,
+    #[serde(default)]
+    flowlet: FileFlowlet,
+    #[serde(default)]
+    p4te: Box<FileP4te>,
+    #[serde(default)]
+    hula: FileHula,
+    #[serde(default)]
     link: Vec<FileLink>,
 }
 
@@ -65,8 +75,10 @@ pub(super) fn read(text: &str, file: &str) -> Result<Fabric, ConfigError> {
     let mut found = Found::new();
     let links = std::mem::take(&mut file.link);
     let links: Vec<_> = (0..).zip(links).map(|(i, link)| read_link(i, link, &mut found)).collect();
-    let (shape, options) = read_top(file, &mut found);
+    let tables = read_tables(&mut file, &mut found);
+    let (shape, options) = read_top(file, &tables, &mut found);
     doc.accept(found)?;
+    doc.accept(tables.problems())?;
     let shape = shape.expect("a missing shape is a problem");
     shape.build_with(&options, &links).map_err(|error| doc.refuse(placed(error)))
 }
@@ -84,7 +96,23 @@ fn placed(error: TopoError) -> Found {
     }
 }
 
-fn read_top(file: File, found: &mut Found) -> (Option<Shape>, FabricOptions) {
+/// The tables of every switch.
+fn read_tables(file: &mut File, found: &mut Found) -> Tables {
+    if file.hello_interval.is_some() && file.hello.interval.is_some() {
+        let message = "hello_interval is the interval of [hello], which says it too: take one of the two out";
+        Reader::new(Table::Top, None, found).note(Table::Top.key("hello_interval"), message);
+    }
+    let tables = FileTables {
+        queues: std::mem::take(&mut file.queues),
+        hello: std::mem::take(&mut file.hello),
+        flowlet: std::mem::take(&mut file.flowlet),
+        p4te: std::mem::take(&mut file.p4te),
+        hula: std::mem::take(&mut file.hula),
+    };
+    tables.read(found)
+}
+
+fn read_top(file: File, tables: &Tables, found: &mut Found) -> (Option<Shape>, FabricOptions) {
     let mut reader = Reader::new(Table::Top, None, found);
     let given = [
         ("leaves", file.leaves),
@@ -118,7 +146,12 @@ fn read_top(file: File, found: &mut Found) -> (Option<Shape>, FabricOptions) {
             .unwrap_or(DEFAULT_SEED),
         hello_interval: reader
             .text("hello_interval", file.hello_interval, hello_interval)
-            .unwrap_or(default.hello_interval),
+            .unwrap_or(tables.hello.interval),
+        hello_multiplier: tables.hello.multiplier,
+        queues: tables.queues,
+        flowlet: tables.flowlet,
+        p4te: tables.p4te,
+        hula: tables.hula,
         fault: reader.text("fault", file.fault, Faults::from_str).unwrap_or_default(),
     };
     (shape, options)

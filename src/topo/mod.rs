@@ -34,7 +34,10 @@ use serde::{Serialize, Serializer};
 pub use exception::{LinkChange, LinkException, LinkProblem};
 pub use shape::{MAX_NODES, Shape, TopoError};
 
-use crate::config::{ConfigError, HelloOptions, PortConfig, Selector, SwitchConfig};
+use crate::config::{
+    ConfigError, FlowletOptions, HelloOptions, HulaOptions, P4teOptions, PortConfig, QueueOptions, Selector,
+    SwitchConfig,
+};
 use crate::fault::Faults;
 use crate::id::{Role, SwitchId};
 use crate::units::{BitRate, Duration};
@@ -62,6 +65,16 @@ pub struct FabricOptions {
     pub seed: u64,
     /// Time between the switches' hellos; 0 = none.
     pub hello_interval: Duration,
+    /// Intervals of silence after which a switch is given up.
+    pub hello_multiplier: u8,
+    /// Limits of the queues of every port.
+    pub queues: QueueOptions,
+    /// Flowlets of every switch.
+    pub flowlet: FlowletOptions,
+    /// P4TE on every switch, where it is selected.
+    pub p4te: P4teOptions,
+    /// HULA on every switch, where it is selected.
+    pub hula: HulaOptions,
     /// What happens to frames on each link between switches, either way.
     pub fault: Faults,
 }
@@ -77,6 +90,11 @@ impl Default for FabricOptions {
             selector: Selector::default(),
             seed: 0,
             hello_interval: HelloOptions::default().interval,
+            hello_multiplier: HelloOptions::default().multiplier,
+            queues: QueueOptions::default(),
+            flowlet: FlowletOptions::default(),
+            p4te: P4teOptions::default(),
+            hula: HulaOptions::default(),
             fault: Faults::default(),
         }
     }
@@ -87,7 +105,7 @@ impl Default for FabricOptions {
 pub struct Switch {
     /// Its pod; `None` for cores, which stand above the pods.
     pub pod: Option<u16>,
-    /// Everything it needs to run, with the default runtime and queue options.
+    /// Everything it needs to run, with the default runtime options.
     pub config: SwitchConfig,
 }
 
@@ -266,8 +284,8 @@ impl Fabric {
         self.hosts.iter().find(|h| h.name == name)
     }
 
-    /// The configuration of the switch of that name: valid, with the default runtime and queue
-    /// options for the caller to change.
+    /// The configuration of the switch of that name: valid, with the default runtime options for
+    /// the caller to change.
     pub fn switch_config(&self, name: &str) -> Option<SwitchConfig> {
         self.switch(name).map(|s| s.config.clone())
     }
