@@ -3,7 +3,10 @@
 
 use ipnet::IpNet;
 
-use crate::config::{HelloOptions, PortConfig, QueueOptions, Selector, SwitchConfig};
+use crate::config::{
+    AckRule, FlowletOptions, HelloOptions, HulaOptions, PortConfig, QueueOptions, RateAdaptation, Selector,
+    SwitchConfig,
+};
 use crate::counters::{Ledger, PortCounters};
 use crate::fabric::link::LinkView;
 use crate::fabric::note::Note;
@@ -17,6 +20,10 @@ use crate::id::{PortId, PortMask};
 use crate::pisa::tm::QueueLimits;
 use crate::pisa::{DigestCounts, Handed, Pipe, PortLimits, Switch, TrafficManager};
 use crate::scheme::ecmp::{Ecmp, EcmpEgress, EcmpIngress};
+use crate::scheme::hula::{Hula, HulaConfig, HulaEgress, HulaIngress};
+use crate::scheme::letflow::{Choice, LetFlow, LetFlowEgress, LetFlowIngress};
+use crate::scheme::p4te::control::ControlPlane;
+use crate::scheme::p4te::{P4te, P4teConfig, P4teEgress, P4teIngress, RateConfig, RateMode, rate};
 use crate::time::Instant;
 
 /// A switch whose scheme the caller need not know. The methods are those of [`Switch`], a burst a
@@ -292,8 +299,73 @@ pub fn build_pipe(config: &SwitchConfig, mtus: &[u16], pipe: Pipe) -> Box<dyn Da
     assert_eq!(mtus.len(), config.ports.len(), "one MTU a port");
     match config.selector {
         Selector::Ecmp => Box::new(assemble::<Ecmp>(config, mtus, pipe, EcmpIngress, EcmpEgress, ())),
-        // wired when the schemes merge
-        _ => Box::new(assemble::<Ecmp>(config, mtus, pipe, EcmpIngress, EcmpEgress, ())),
+        Selector::Flowlet => Box::new(letflow(config, mtus, pipe, Choice::Hash)),
+        Selector::LetFlow => Box::new(letflow(config, mtus, pipe, Choice::Random)),
+        Selector::Hula => {
+            let fabric = fabric_config(config, mtus, pipe);
+            let rates: Vec<_> = config.ports.iter().map(|p| p.rate).collect();
+            let ingress = HulaIngress::new(&fabric, &rates, &hula_config(config)).expect("a valid configuration");
+            Box::new(assemble::<Hula>(config, mtus, pipe, ingress, HulaEgress, ()))
+        }
+        Selector::P4te => {
+            let p4te = p4te_config(config);
+            let (ingress, egress) = (P4teIngress::new(p4te), P4teEgress::new(p4te));
+            Box::new(assemble::<P4te>(config, mtus, pipe, ingress, egress, ControlPlane::new(p4te.depth_step)))
+        }
+    }
+}
+
+/// Each pipe chooses by a seed of its own.
+fn letflow(config: &SwitchConfig, mtus: &[u16], pipe: Pipe, choice: Choice) -> Switch<Fabric<LetFlow>> {
+    let FlowletOptions { gap, slots } = config.flowlet;
+    let seed = config.seed.wrapping_add(u64::from(pipe.index));
+    let ingress = LetFlowIngress::new(choice, slots as usize, gap.0, seed);
+    assemble::<LetFlow>(config, mtus, pipe, ingress, LetFlowEgress, ())
+}
+
+fn hula_config(config: &SwitchConfig) -> HulaConfig {
+    let HulaOptions { period, keepalive, max_tors } = config.hula;
+    HulaConfig {
+        period: period.0,
+        keepalive: keepalive.0,
+        flowlet_gap: config.flowlet.gap.0,
+        flowlet_slots: config.flowlet.slots as usize,
+        max_tors: max_tors as usize,
+    }
+}
+
+/// P4TE's part of a configuration.
+pub fn p4te_config(config: &SwitchConfig) -> P4teConfig {
+    let o = &config.p4te;
+    let rate = RateConfig {
+        mode: match o.rate_adaptation {
+            RateAdaptation::Off => RateMode::Off,
+            RateAdaptation::Fack => RateMode::Fack,
+            RateAdaptation::Clamp => RateMode::Clamp,
+        },
+        rule: match o.ack {
+            AckRule::Safe => rate::AckRule::Safe,
+            AckRule::Paper => rate::AckRule::Paper,
+        },
+        params: rate::Params { bytes: o.window.0 as u32, ..rate::Params::default() },
+        slots: o.rate_slots as usize,
+    };
+    P4teConfig {
+        delta: o.delta,
+        depth_step: o.depth_step,
+        flowlet_gap: o.flowlet_gap.0,
+        flow_slots: config.flowlet.slots as usize,
+        cir: o.cir.ppm(),
+        pir: o.pir.ppm(),
+        burst: o.burst.0,
+        safe_short: o.safe_short.ppm(),
+        safe_large: o.safe_large.ppm(),
+        class_burst: o.class_burst.0,
+        large_dscp: o.large_dscp.iter().fold(0, |bits, dscp| bits | 1 << dscp),
+        large_after: o.large_after.0,
+        seed: config.seed,
+        mac: config.mac,
+        rate,
     }
 }
 

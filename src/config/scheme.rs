@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::error::{Found, Table, label};
 use super::file::out_of_range;
 use super::{PortConfig, Selector, SwitchConfig};
+use crate::pisa::meter::MAX_BURST;
+use crate::scheme::p4te::rate::MAX_BYTES;
 use crate::units::{BitRate, Bytes, Duration};
 use crate::wire::ethernet::{HEADER_LEN, WIRE_OVERHEAD};
 
@@ -25,11 +27,9 @@ pub const DEPTH_STEP: RangeInclusive<u32> = 1..=65_535;
 pub const SHARE: RangeInclusive<Fraction> = Fraction(1_000)..=Fraction(MILLION);
 /// Possible bursts, in nanoseconds of line rate. Above: a link could be too full for seconds and stay green.
 pub const BURST: RangeInclusive<u64> = 1_000..=1_000_000_000;
-/// Most bytes that a meter's bucket counts.
-pub const MAX_BURST: Bytes = Bytes(1 << 30);
-/// Possible windows between two actions on a flow, in bytes. Below: less than a segment. Above: half of
-/// the 32-bit sequence numbers could not be told from the other half (RFC 9293 section 3.4).
-pub const RATE_WINDOW: RangeInclusive<u64> = 1460..=1 << 30;
+/// Possible windows between two actions on a flow, in bytes. Below: less than a segment. Above: sequence
+/// numbers of a flow could not be compared any more (RFC 9293 section 3.4).
+pub const RATE_WINDOW: RangeInclusive<u64> = 1460..=MAX_BYTES as u64;
 /// Possible periods of HULA's probes, in nanoseconds. Below: a software switch sends them no closer.
 pub const PROBE_PERIOD: RangeInclusive<u64> = 100_000..=10_000_000_000;
 /// Longest keep-alive of HULA's ways, in nanoseconds.

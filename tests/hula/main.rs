@@ -111,7 +111,7 @@ fn a_probe_from_below_goes_to_all_others_and_one_from_above_only_down() {
     assert_eq!(agg.hear(us(1150), 2, &probe(5, 0)), [], "round from above: the ToR is below");
     assert_eq!(agg.way(us(1150), 5), Some((0, 10)));
     assert_eq!(agg.scheme().counters().roundabout, 1);
-    assert_eq!(agg.hear(us(1200), 3, &probe(6, 0)), passed(&[0, 1], 6, 0));
+    assert_eq!(agg.hear(us(1200), 3, &probe(6, 500)), passed(&[0, 1], 6, 500));
     assert_eq!(agg.hear(us(1350), 1, &probe(6, 900)), passed(&[0, 2, 3], 6, 900), "down, however busy");
     // The last link of a probe, and dead ports.
     assert_eq!(agg.hear(us(1400), 0, &Probe { links: 1, ..probe(8, 0) }), []);

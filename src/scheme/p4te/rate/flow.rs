@@ -10,8 +10,8 @@ use crate::wire::tcp::{self, TcpOption, seq};
 const AHEAD: u32 = 1 << 30;
 /// Data farther behind the last acknowledged byte is a duplicate of no interest.
 const BEHIND: u32 = 1 << 29;
-/// Largest B.
-pub(super) const MAX_BYTES: u32 = 1 << 28;
+/// Largest B, in bytes.
+pub const MAX_BYTES: u32 = 1 << 28;
 
 /// One slot of the flow table.
 #[derive(Clone, Copy, Debug, Default)]

@@ -24,5 +24,6 @@ mod window;
 
 pub use decide::{RateAction, decide};
 pub use fack::{AckRule, Fack};
+pub use flow::MAX_BYTES;
 pub use key::{Direction, flow_key};
 pub use window::{Flows, Params};
