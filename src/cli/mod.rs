@@ -90,7 +90,10 @@ type Outcome = Result<(), Failure>;
 fn start_logging() {
     let filter = EnvFilter::try_from_env("WEFT_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let ansi = io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(ansi).with_target(false).init();
+    let logger = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(ansi);
+    // It would tell of a line that it could not write by `eprintln!`, which panics: a full disk must not stop
+    // a switch.
+    logger.with_target(false).log_internal_errors(false).init();
 }
 
 /// Reads the arguments, does what they say, and says how it went.
@@ -110,11 +113,15 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Nothing is left to do if standard error is gone too.
-            let _ = writeln!(io::stderr(), "weft: {}", failure.message);
+            tell(format_args!("weft: {}", failure.message));
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// Prints a line to standard error; nothing is left to do if that is gone, too.
+fn tell(text: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Prints a line to standard output; a reader that has gone away (`| head`) ends the command quietly.

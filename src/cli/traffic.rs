@@ -18,7 +18,7 @@ use crate::units::BitRate;
 use crate::wire::MacAddr;
 
 use super::run::Mode;
-use super::{Failure, Outcome, print};
+use super::{Failure, Outcome, print, tell};
 
 /// Seconds, also fractions of one.
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -220,13 +220,13 @@ pub(super) fn measure(args: SinkArgs) -> Outcome {
         mac: args.mac,
         busy: args.busy,
     };
-    let ready = || eprintln!("receiving on {}", options.interface);
+    let ready = || tell(format_args!("receiving on {}", options.interface));
     finish(args.json, stopping().and_then(|stop| sink(&options, &stop, ready)), sink_text)
 }
 
 /// Runs one of the forwarders that weft is measured against.
 pub(super) fn bench(command: BenchCommand) -> Outcome {
-    let ready = || eprintln!("forwarding");
+    let ready = || tell(format_args!("forwarding"));
     match command {
         BenchCommand::Null(args) => {
             let options = NullOptions {

@@ -123,10 +123,11 @@ fn attempt(from: &Station, to: &Station, v6: bool, size: usize, seed: u64) -> En
     }
 }
 
-/// Waits for a connection a little longer than anybody tries to make one.
+/// Waits for a connection: longer than anybody tries to make one, because a client that has its SYN answered may
+/// have to send what makes the connection known here again and again, as any other data.
 fn accept(listener: &TcpListener, give_up: &impl Fn() -> bool) -> io::Result<TcpStream> {
     listener.set_nonblocking(true)?;
-    let deadline = Instant::now() + CONNECT + LOOK;
+    let deadline = Instant::now() + CONNECT + IDLE;
     loop {
         match listener.accept() {
             Err(e) if e.kind() == ErrorKind::WouldBlock && Instant::now() < deadline && !give_up() => {

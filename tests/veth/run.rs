@@ -38,6 +38,18 @@ fn sigterm_and_sigint_end_it_well_and_leave_the_interfaces_as_they_were() {
 }
 
 #[test]
+fn a_full_disk_under_the_log_stops_nothing() {
+    let Some(_turn) = turn("full") else { return };
+    let bed = Bed::new("full", &[Host, Host]);
+    let full = ["sh", "-c", "exec \"$@\" 2>/dev/full", "sh"];
+    let switch = bed.start_by(&full, env!("CARGO_BIN_EXE_weft").as_ref(), &bed.toml(""), &[]);
+    ping_all_pairs(&bed.hosts);
+    weft_ok(&["port", "down", "p0", "--socket", switch.socket.to_str().unwrap()]);
+    books::at_rest(&switch.socket);
+    switch.stop();
+}
+
+#[test]
 fn after_a_kill_the_next_one_starts_on_the_same_interfaces() {
     let Some(_turn) = turn("kill") else { return };
     let bed = Bed::new("kill", &[Host, Host]);
