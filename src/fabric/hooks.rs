@@ -36,6 +36,12 @@ pub trait SchemeIngress {
     /// routed packet, after the route is known, with `meta.flow_hash` set.
     fn choose(&mut self, now: Instant, group: &Group, frame: &mut Frame, meta: &mut Meta) -> Option<PortId>;
 
+    /// Pass 1: a frame was parsed and `meta.flow_hash` is set. The time to ask for table lines.
+    #[inline]
+    fn prepare(&self, meta: &Meta) {
+        let _ = meta;
+    }
+
     /// A frame came in off the wire, before anything was decided about it; not again when it is
     /// recirculated.
     #[inline]

@@ -487,6 +487,7 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
     #[inline]
     fn prepare(&mut self, frame: &Frame, meta: &mut Meta) {
         meta.flow_hash = self.hash.packet(frame, &meta.headers);
+        self.scheme.prepare(meta);
     }
 
     #[inline]

@@ -2,4 +2,4 @@ mod burst;
 mod pool;
 
 pub use burst::{BURST, Burst};
-pub use pool::{Frame, Pool, Region, Stray};
+pub use pool::{Frame, Pool, Region, Stray, prefetch};

@@ -130,12 +130,7 @@ impl Frame {
     /// Asks for the first cache line, which holds the headers, ahead of its use.
     #[inline]
     pub fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch is a hint: it neither faults nor changes memory, at any address.
-            unsafe { _mm_prefetch(self.data.as_ptr().cast::<i8>(), _MM_HINT_T0) }
-        }
+        prefetch_line(self.data.as_ptr());
     }
 
     /// Replaces the contents; `false` and unchanged if they do not fit.
@@ -546,6 +541,22 @@ impl Drop for Pool {
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pool({} free of {}, {} B each)", self.free_count(), self.chunks, self.capacity)
+    }
+}
+
+/// Asks for the cache line that `value` starts in, ahead of its use.
+#[inline]
+pub fn prefetch<T>(value: &T) {
+    prefetch_line(std::ptr::from_ref(value).cast());
+}
+
+#[inline]
+fn prefetch_line(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch is a hint: it neither faults nor changes memory, at any address.
+        unsafe { _mm_prefetch(at.cast::<i8>(), _MM_HINT_T0) }
     }
 }
 

@@ -71,6 +71,12 @@ impl FlowletTable {
         FlowletTable { slots: Registers::new(slots), timeout }
     }
 
+    /// Asks for the slot of the flow with `hash`, ahead of [`FlowletTable::lookup`].
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.slots.prefetch(hash);
+    }
+
     /// The flowlet of a packet of the flow with `hash` at `now`: a new one if more than the timeout has
     /// passed since the slot's last packet.
     #[inline]

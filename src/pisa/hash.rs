@@ -28,6 +28,12 @@ fn be64(frame: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(frame[at..at + 8].try_into().expect("eight bytes"))
 }
 
+/// Ports and protocol; nothing of a fragment, first ones too.
+#[inline]
+fn transport(headers: &Headers, ports: u32) -> u64 {
+    if headers.is_fragment() { 0 } else { u64::from(ports) << 8 | u64::from(headers.proto) }
+}
+
 impl FlowHash {
     /// A hash with its own seed.
     pub fn new(seed: u64) -> Self {
@@ -40,17 +46,36 @@ impl FlowHash {
     #[inline]
     pub fn packet(&self, frame: &[u8], headers: &Headers) -> u64 {
         let l3 = headers.l3 as usize;
-        let transport = u64::from(headers.ports(frame).unwrap_or(0)) << 8 | u64::from(headers.proto);
-        let last = if headers.is_fragment() { 0 } else { transport };
         let addresses = match (headers.kind, headers.fault) {
             (L3::Ipv4, None) => be64(frame, l3 + 12),
             (L3::Ipv6, None) => {
-                let source = mix(be64(frame, l3 + 8) ^ K0, be64(frame, l3 + 16) ^ self.seed);
-                source ^ mix(be64(frame, l3 + 24) ^ K2, be64(frame, l3 + 32) ^ self.seed.rotate_left(32))
+                self.ends([be64(frame, l3 + 8), be64(frame, l3 + 16)], [be64(frame, l3 + 24), be64(frame, l3 + 32)])
             }
             _ => mix(be64(frame, 0) ^ K0, be64(frame, 4) ^ self.seed),
         };
-        self.words(addresses, last)
+        self.words(addresses, transport(headers, headers.ports(frame).unwrap_or(0)))
+    }
+
+    /// Hash of the flow of an IP packet that answers this one: [`FlowHash::packet`] with addresses and ports the other
+    /// way round. Headers as there.
+    #[inline]
+    pub fn answer(&self, frame: &[u8], headers: &Headers) -> u64 {
+        let l3 = headers.l3 as usize;
+        let addresses = match (headers.kind, headers.fault) {
+            (L3::Ipv4, None) => be64(frame, l3 + 12).rotate_left(32),
+            (L3::Ipv6, None) => {
+                self.ends([be64(frame, l3 + 24), be64(frame, l3 + 32)], [be64(frame, l3 + 8), be64(frame, l3 + 16)])
+            }
+            _ => return self.packet(frame, headers),
+        };
+        self.words(addresses, transport(headers, headers.ports(frame).unwrap_or(0).rotate_left(16)))
+    }
+
+    /// One word for two IPv6 addresses.
+    #[inline]
+    fn ends(&self, source: [u64; 2], destination: [u64; 2]) -> u64 {
+        let source = mix(source[0] ^ K0, source[1] ^ self.seed);
+        source ^ mix(destination[0] ^ K2, destination[1] ^ self.seed.rotate_left(32))
     }
 
     /// Hash of one word, for tables: half the work of [`FlowHash::words`], and its low bits are even.

@@ -296,6 +296,10 @@ impl TwoRates {
 
     #[inline]
     fn refill(&mut self, now: Instant) {
+        // All packets of a burst have one time.
+        if now <= self.touched {
+            return;
+        }
         let ns = elapse(&mut self.touched, now);
         self.c.earn(ns.saturating_mul(self.cir));
         self.p.earn(ns.saturating_mul(self.pir));
@@ -554,6 +558,9 @@ impl OneRate {
 
     #[inline]
     fn refill(&mut self, now: Instant) {
+        if now <= self.touched {
+            return;
+        }
         let earned = elapse(&mut self.touched, now).saturating_mul(self.cir);
         self.c.earn(earned);
     }

@@ -74,6 +74,11 @@ impl SchemeIngress for LetFlowIngress {
     type Command = ();
 
     #[inline]
+    fn prepare(&self, meta: &Meta) {
+        self.flowlets.prefetch(meta.flow_hash);
+    }
+
+    #[inline]
     fn choose(&mut self, now: Instant, group: &Group, _: &mut Frame, meta: &mut Meta) -> Option<PortId> {
         let members = group.members();
         if members.len() < 2 {

@@ -6,6 +6,7 @@ mod flows;
 mod script;
 mod segment;
 
+use weft::pisa::FlowHash;
 use weft::pisa::meter::Color::{Green, Red, Yellow};
 use weft::scheme::p4te::rate::RateAction::{Decrease, Increase};
 use weft::scheme::p4te::rate::{AckRule, Fack, Flows, Params, RateAction, decide};
@@ -17,6 +18,8 @@ use segment::{ACK, SYN, Segment, headers, scale};
 const B: u32 = 10_000;
 const PARAMS: Params = Params { bytes: B, idle: 60 * SECONDS, clamp_time: 100 * MILLIS };
 
+const SEED: u64 = 7;
+
 /// A leaf with its clock.
 struct Leaf {
     flows: Flows,
@@ -25,7 +28,7 @@ struct Leaf {
 
 impl Leaf {
     fn new(slots: usize) -> Leaf {
-        Leaf { flows: Flows::new(slots, 7, PARAMS), now: Instant(SECONDS) }
+        Leaf { flows: Flows::new(slots, SEED, PARAMS), now: Instant(SECONDS) }
     }
 
     /// A segment passes; whether rate control may act on it, or whether it was rewritten.
@@ -35,7 +38,8 @@ impl Leaf {
         if segment.reverse {
             self.flows.received(self.now, &mut frame, &headers)
         } else {
-            self.flows.sent(self.now, &frame, &headers)
+            let flow_hash = FlowHash::new(SEED).packet(&frame, &headers);
+            self.flows.sent(self.now, &frame, &headers, flow_hash)
         }
     }
 

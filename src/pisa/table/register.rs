@@ -1,3 +1,5 @@
+use crate::frame::prefetch;
+
 /// A register array: fixed size, addressed by a hash or an index, no growth. Two keys that fall on
 /// one cell share it; what that means is the owner's stated collision policy.
 #[derive(Clone, Debug)]
@@ -39,6 +41,12 @@ impl<T: Copy + Default> Registers<T> {
     pub fn at_mut(&mut self, hash: u64) -> &mut T {
         let slot = self.slot(hash);
         &mut self.cells[slot]
+    }
+
+    /// Asks for the first cache line of the cell that `hash` falls on, ahead of its use.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(self.at(hash));
     }
 
     /// Sets every cell to its default.

@@ -13,12 +13,23 @@ pub struct Pacer {
     next: Instant,
     /// Numerator of the fraction carried, over `rate`; below `rate`.
     carry: u64,
+    last: Length,
+}
+
+/// What a frame of the last length takes: frames of one length follow one another, and each division would cost
+/// as much as all else that is done here.
+#[derive(Debug, Clone, Copy, Default)]
+struct Length {
+    bytes: usize,
+    ns: u64,
+    /// Numerator of the rest, over the rate.
+    rest: u64,
 }
 
 impl Pacer {
     /// A pacer at `rate`; 0 lets everything go at once.
     pub fn new(rate: BitRate) -> Self {
-        Pacer { rate, next: Instant::ZERO, carry: 0 }
+        Pacer { rate, next: Instant::ZERO, carry: 0, last: Length::default() }
     }
 
     /// Paces to `rate` from `now` on: what is left of the last frame's time passes at the new rate.
@@ -32,6 +43,7 @@ impl Pacer {
         self.next = now + u64::try_from(left).unwrap_or(u64::MAX);
         // A fraction over the old rate.
         self.carry = 0;
+        self.last = Length::default();
         self.rate = rate;
     }
 
@@ -68,11 +80,16 @@ impl Pacer {
         if self.rate.0 == 0 {
             return;
         }
-        // At most 65,559 B * 8 * 1e9 = 5.2e14, plus a carry below the rate: fits u64 for any rate
-        // below 1e19 bit/s.
-        let bits = wire_len as u64 * 8 * SECONDS + self.carry;
-        self.next = self.next + bits / self.rate.0;
-        self.carry = bits % self.rate.0;
+        let rate = self.rate.0;
+        if wire_len != self.last.bytes {
+            // At most 65,559 B * 8 * 1e9 = 5.2e14.
+            let bits = wire_len as u64 * 8 * SECONDS;
+            self.last = Length { bytes: wire_len, ns: bits / rate, rest: bits % rate };
+        }
+        let Length { ns, rest, .. } = self.last;
+        let whole = self.carry >= rate - rest;
+        self.next = self.next + ns + u64::from(whole);
+        self.carry = if whole { self.carry - (rate - rest) } else { self.carry + rest };
     }
 }
 

@@ -303,6 +303,11 @@ impl SchemeIngress for HulaIngress {
     type Command = ();
 
     #[inline]
+    fn prepare(&self, meta: &Meta) {
+        self.flowlets.prefetch(meta.flow_hash);
+    }
+
+    #[inline]
     fn choose(&mut self, now: Instant, group: &Group, frame: &mut Frame, meta: &mut Meta) -> Option<PortId> {
         if let [only] = group.members() {
             return Some(*only);

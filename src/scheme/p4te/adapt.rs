@@ -96,6 +96,14 @@ impl Adapter {
         !self.kinds.hosts.is_empty()
     }
 
+    /// Asks for the flow of a packet that a host here has sent, ahead of [`Adapter::leaves_rack`].
+    #[inline]
+    pub fn prefetch(&self, meta: &Meta) {
+        if self.config.mode != RateMode::Off && self.kinds.hosts.contains(meta.ingress_port) {
+            self.flows.prefetch(meta.flow_hash);
+        }
+    }
+
     /// A frame came in off the wire: takes its flags over into `tag`, and at a leaf learns what a receiver
     /// elsewhere advertises to a sender here.
     #[inline]
@@ -118,7 +126,7 @@ impl Adapter {
         if self.config.mode == RateMode::Off || meta.own || !self.kinds.hosts.contains(meta.ingress_port) {
             return;
         }
-        if self.flows.sent(now, frame, &meta.headers) {
+        if self.flows.sent(now, frame, &meta.headers, meta.flow_hash) {
             let mut tag = Tag(meta.scheme);
             tag.allow();
             meta.scheme = tag.0;

@@ -67,7 +67,7 @@ pub struct P4teConfig {
     pub large_dscp: u64,
     /// Bytes after which a flow counts as large whatever its DSCP; 0 = never.
     pub large_after: u64,
-    /// Seed of the hash that chooses within a group.
+    /// Seed of the switch's flow hash: the one that packets come with, and that chooses within a group.
     pub seed: u64,
     /// The switch's own MAC address.
     pub mac: MacAddr,
@@ -185,6 +185,12 @@ impl P4teIngress {
 impl SchemeIngress for P4teIngress {
     type Feedback = ColorEvent;
     type Command = Groups;
+
+    #[inline]
+    fn prepare(&self, meta: &Meta) {
+        self.paths.prefetch(meta.flow_hash);
+        self.adapter.prefetch(meta);
+    }
 
     #[inline]
     fn arrived(&mut self, now: Instant, frame: &mut Frame, meta: &mut Meta) {

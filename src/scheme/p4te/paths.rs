@@ -61,6 +61,12 @@ impl Paths {
         }
     }
 
+    /// Asks for the flowlet of the flow with `hash`, ahead of its use.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.flowlets.prefetch(hash);
+    }
+
     /// The live port of `group` that a packet of the flow with `hash` takes; `None` if there is none. What leads
     /// down is a single match (section 4.2): no flowlet, no choice beyond the hash.
     #[inline]

@@ -13,8 +13,9 @@ const BEHIND: u32 = 1 << 29;
 /// Largest B, in bytes.
 pub const MAX_BYTES: u32 = 1 << 28;
 
-/// One slot of the flow table.
+/// One slot of the flow table: two cache lines, of which a data segment needs the first alone.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
 pub(super) struct Slot {
     key: u64,
     touched: Instant,
@@ -148,11 +149,16 @@ impl State {
     }
 }
 
-/// A flow whose handshake was seen.
+const _: () = {
+    let (state, segment) = (std::mem::offset_of!(Slot, state), std::mem::offset_of!(Flow, forward));
+    // The enum's tag and padding take at most 8 bytes before a flow.
+    assert!(size_of::<Slot>() == 128 && state + 8 + segment <= 64);
+};
+
+/// A flow whose handshake was seen. First what a data segment needs.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(super) struct Flow {
-    forward: Syn,
-    reverse: Syn,
     /// Sequence number at which rate control was applied last: `last_rc_seq`. Never more than B +
     /// [`BEHIND`] behind the data: it follows, so that it compares however long nothing is applied.
     last_control: u32,
@@ -162,12 +168,14 @@ pub(super) struct Flow {
     sent: u32,
     /// Highest acknowledgment number of the receiver.
     ack: u32,
+    /// Window field of the receiver; `None` before its first one that is scaled.
+    window: Option<u16>,
+    forward: Syn,
+    reverse: Syn,
     /// Sequence number of the segment that `window` is from.
     ack_seq: u32,
     /// Latest TSval of the receiver.
     tsval: u32,
-    /// Window field of the receiver; `None` before its first one that is scaled.
-    window: Option<u16>,
     clamp: Clamp,
 }
 

@@ -25,5 +25,6 @@ mod window;
 pub use decide::{RateAction, decide};
 pub use fack::{AckRule, Fack};
 pub use flow::MAX_BYTES;
+use key::has_key;
 pub use key::{Direction, flow_key};
 pub use window::{Flows, Params};

@@ -1,5 +1,5 @@
 use super::flow::{Flow, MAX_BYTES, Slot};
-use super::{AckRule, Direction, Fack, RateAction, flow_key};
+use super::{AckRule, Direction, Fack, RateAction, flow_key, has_key};
 use crate::pisa::FlowHash;
 use crate::pisa::table::Registers;
 use crate::time::{Instant, MILLIS, SECONDS};
@@ -44,13 +44,19 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// At least `slots` slots; `seed` is the hash's.
+    /// At least `slots` slots; `seed` is that of the switch's flow hash.
     ///
     /// # Panics
     /// If [`Params::bytes`] is 0 or over 2^28.
     pub fn new(slots: usize, seed: u64, params: Params) -> Flows {
         assert!((1..=MAX_BYTES).contains(&params.bytes), "a rate-control window of {} bytes", params.bytes);
         Flows { slots: Registers::new(slots), hash: FlowHash::new(seed), params }
+    }
+
+    /// Asks for the slot of data with `flow_hash`, ahead of [`Flows::sent`].
+    #[inline]
+    pub fn prefetch(&self, flow_hash: u64) {
+        self.slots.prefetch(flow_hash);
     }
 
     /// A segment that its sender, next to this leaf, has sent: whether rate control may act on it, here
@@ -60,8 +66,14 @@ impl Flows {
     ///
     /// `true` only for data of a known flow, more than B bytes after that of the last action. A SYN sets
     /// that to its own sequence number; sent again, it does not set it back.
-    pub fn sent(&mut self, now: Instant, frame: &[u8], headers: &Headers) -> bool {
-        let Some(key) = flow_key(&self.hash, frame, headers, Direction::Forward) else { return false };
+    ///
+    /// `flow_hash` is the packet's ([`FlowHash::packet`]), by the seed of [`Flows::new`].
+    pub fn sent(&mut self, now: Instant, frame: &[u8], headers: &Headers, flow_hash: u64) -> bool {
+        debug_assert_eq!(flow_hash, self.hash.packet(frame, headers));
+        if !has_key(frame, headers) {
+            return false;
+        }
+        let key = flow_hash;
         let Params { bytes, idle, .. } = self.params;
         let l4 = headers.l4 as usize;
         let (flags, seq) = (tcp::flags(frame, l4), tcp::seq_number(frame, l4));

@@ -1,0 +1,123 @@
+//! What the pipeline costs a frame: receiving and transmitting on a ToR that spreads its hosts' TCP flows over its
+//! uplinks, beside a *floor*: the least that any forwarding must do to the same frames: find the headers, hash the
+//! five-tuple, touch one 16-byte entry of a direct-mapped table, rewrite MAC addresses, TTL and checksum.
+//!
+//! | name | switch |
+//! |---|---|
+//! | ecmp | ports without a rate |
+//! | paced | ECMP, ports of 100 Gbit/s, as all below |
+//! | letflow | a flowlet table |
+//! | hula | a flowlet table, utilisation of links, probes of its own and of 128 racks each millisecond |
+//! | p4te | a flowlet table, monitoring, class meters, rate adaptation by FACKs; the control plane takes digests |
+//!
+//! Frames are 60 bytes (64 with FCS) in bursts of 64, on memory that stays the same. Between timed
+//! passes over all 64 bursts each frame becomes the next data of a flow drawn at random, so no pass sees the
+//! same frames again; that refill is not timed, and neither is a port. Every switch has seen the handshakes
+//! of all flows and their receivers' windows, so that rate adaptation looks after each flow that got a slot, and
+//! finds data to offer to rate control; each table has as many slots as there are flows.
+//!
+//! After criterion's report, each switch's passes run interleaved with the floor's, and the ratio of their medians
+//! is printed. Goals at 64 K flows: ecmp at most 2, p4te at most 3; and p4te with 1 M flows at most 2.1 times what it
+//! costs with 8 K.
+
+mod floor;
+mod plane;
+mod traffic;
+
+use std::hint::black_box;
+use std::time::{Duration, Instant as Clock};
+
+use criterion::{BenchmarkId, Criterion, Throughput};
+
+use floor::Floor;
+use plane::{Plane, SETUPS, Setup};
+use traffic::{FRAMES, Traffic};
+
+const FLOWS: [(&str, u64); 3] = [("8K", 8 << 10), ("64K", 64 << 10), ("1M", 1 << 20)];
+
+/// A pass over all frames; what is timed.
+trait Pass {
+    fn run(&mut self, traffic: &mut Traffic);
+}
+
+/// Time of `passes` passes, refills not counted.
+fn time(pass: &mut impl Pass, traffic: &mut Traffic, passes: u64) -> Duration {
+    let mut total = Duration::ZERO;
+    for _ in 0..passes {
+        traffic.refill();
+        let start = Clock::now();
+        pass.run(black_box(traffic));
+        total += start.elapsed();
+    }
+    total
+}
+
+fn bench(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("pipeline");
+    group.throughput(Throughput::Elements(FRAMES as u64));
+    for (name, flows) in FLOWS {
+        let mut traffic = Traffic::new(flows);
+        group.bench_function(BenchmarkId::new("floor", name), |b| {
+            let mut floor = Floor::new(flows);
+            b.iter_custom(|passes| time(&mut floor, &mut traffic, passes));
+        });
+        for setup in &SETUPS {
+            // Not made at all if the filter leaves it out.
+            let mut plane = None;
+            group.bench_function(BenchmarkId::new(setup.name, name), |b| {
+                let plane = plane.get_or_insert_with(|| Plane::new(setup, flows, &mut traffic));
+                b.iter_custom(|passes| time(plane, &mut traffic, passes));
+            });
+            plane.iter().for_each(Plane::check);
+        }
+    }
+    group.finish();
+}
+
+/// Median nanoseconds a frame of the floor and of a switch, taking turns, and the share of the switch's last frames
+/// that it offers to rate control.
+fn measure(setup: &Setup, flows: u64) -> (f64, f64, f64) {
+    const ROUNDS: usize = 401;
+    let mut traffic = Traffic::new(flows);
+    let (mut floor, mut plane) = (Floor::new(flows), Plane::new(setup, flows, &mut traffic));
+    let mut times = [vec![], vec![]];
+    for _ in 0..ROUNDS {
+        times[0].push(time(&mut floor, &mut traffic, 1));
+        times[1].push(time(&mut plane, &mut traffic, 1));
+    }
+    plane.check();
+    let [floor, plane] = times.map(|mut t| {
+        t.sort_unstable();
+        t[ROUNDS / 2].as_nanos() as f64 / FRAMES as f64
+    });
+    (floor, plane, traffic.offered())
+}
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    bench(&mut criterion);
+    criterion.final_summary();
+    // A profiler, or a test that the benchmark runs at all, wants nothing more.
+    if std::env::args().any(|a| a == "--profile-time" || a == "--test") {
+        return;
+    }
+    println!(
+        "{:>8}  {:>8}  {:>9}  {:>9}  {:>5}  {:>5}   ns a frame, medians of interleaved passes",
+        "", "flows", "floor", "switch", "ratio", "of 8K"
+    );
+    for setup in &SETUPS {
+        let mut least = None;
+        for (name, flows) in FLOWS {
+            let (floor, plane, offered) = measure(setup, flows);
+            let of_least = plane / *least.get_or_insert(plane);
+            let ratio = plane / floor;
+            print!("{:>8}  {name:>8}  {floor:>9.1}  {plane:>9.1}  {ratio:>5.2}  {of_least:>5.2}", setup.name);
+            if setup.adapts_rates() {
+                // One segment in three is due for an offer, and some flows share a slot with another.
+                assert!((0.1..0.34).contains(&offered), "{offered} of the frames are offered to rate control");
+                print!("   {:.0} % of the frames offered to rate control", 100.0 * offered);
+            }
+            println!();
+        }
+    }
+}
