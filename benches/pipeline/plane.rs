@@ -136,7 +136,8 @@ impl Plane {
                     self.aside.push(frame);
                 }
                 let left = self.pass_by(port, traffic);
-                assert_eq!(left, some.len(), "a segment of a handshake was not forwarded");
+                // Beside them the switch may ask a host whether it still has its address.
+                assert!(left >= some.len(), "a segment of a handshake was not forwarded");
             }
         }
     }
