@@ -95,8 +95,10 @@ fn attempt(from: &Station, to: &Station, v6: bool, size: usize, seed: u64) -> En
     let nobody_comes = AtomicBool::new(false);
     let ended = thread::scope(|scope| {
         let give_up = || cut() || nobody_comes.load(Ordering::Relaxed);
-        let served =
-            scope.spawn(move || accept(&listener, &give_up).and_then(|s| both_ways(&s, seed ^ 1, seed, size, &cut)));
+        let served = scope.spawn(move || {
+            let stream = accept(&listener, &give_up).map_err(|e| (true, e))?;
+            both_ways(&stream, seed ^ 1, seed, size, &cut).map_err(|e| (false, e))
+        });
         let connected = client.netns.run_in(|| TcpStream::connect_timeout(&address, CONNECT)).unwrap();
         let stream = match connected {
             Ok(stream) => stream,
@@ -109,8 +111,12 @@ fn attempt(from: &Station, to: &Station, v6: bool, size: usize, seed: u64) -> En
         let far = served.join().unwrap();
         match (near, far) {
             (Ok(()), Ok(())) => Ok(()),
+            // Half open: the server's kernel forgets a connection if it has no address when it is to repeat its
+            // SYN-ACK (reqsk_timer_handler in net/ipv4/inet_connection_sock.c), and resets what comes of it then.
+            (Err(e), Err((true, _))) => Err((true, e.to_string())),
             (near, far) => {
                 let text = |end: io::Result<()>| end.map_or_else(|e| e.to_string(), |()| "all well".into());
+                let far = far.map_err(|(_, e)| e);
                 Err((false, format!("at the client: {}; at the server: {}", text(near), text(far))))
             }
         }

@@ -2,7 +2,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::bed::Kind::{Host, Up};
-use crate::bed::{self, Bed, Lab, ping_all_pairs, turn};
+use crate::bed::{self, Bed, Lab, measured, ping_all_pairs, turn};
 use crate::books;
 use crate::packet::{LONGEST, Numbers, PacketSocket, SHORTEST, bad_frame, destinations, ethernet};
 use crate::traffic::tcp;
@@ -35,6 +35,7 @@ fn bad_frames_of_every_length_at_every_host_port_harm_nobody() {
     let Some(_turn) = turn("bad-fabric") else { return };
     let lab = Lab::up("bad", &["--leaf-spine", "2x2"]);
     ping_all_pairs(&lab.hosts);
+    let mut all = 0;
     for (i, (host, near)) in [(0, 1), (1, 0), (2, 3), (3, 2)].into_iter().enumerate() {
         let (host, near) = (&lab.hosts[host], &lab.hosts[near]);
         let tor = lab.links.iter().find(|(a, _)| *a == host.name).expect("a host has a link").1.clone();
@@ -45,7 +46,9 @@ fn bad_frames_of_every_length_at_every_host_port_harm_nobody() {
         let seen = after.rx - before.rx + books::lost_at_device(&after) - books::lost_at_device(&before);
         assert!(seen >= sent, "{sent} were sent, {seen} seen at {}", host.name);
         assert_eq!(after.state, "up");
+        all += sent;
     }
+    measured("malformed frames", &format!("{all} sent, each counted"));
     // No reason stays untouched that such frames can have; each is counted under its own name.
     let (ports, ..) = books::ports(lab.socket("leaf0"));
     for reason in

@@ -46,6 +46,11 @@ pub fn weft(arguments: &[&str]) -> Output {
     bounded(env!("CARGO_BIN_EXE_weft"), arguments).output().unwrap()
 }
 
+/// What a test has measured, a line for the row of that name in docs/reliability.md.
+pub fn measured(row: &str, figures: &str) {
+    println!("measured: {row}: {figures}");
+}
+
 /// Both outputs, for messages.
 pub fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use weft::lab::net::{Namespace, Netlink, VethEnd};
 
 use crate::bed::Kind::{self, Host};
-use crate::bed::{Bed, Switch, ping_all_pairs, text, turn, weft, weft_ok};
+use crate::bed::{self, Bed, Switch, measured, ping_all_pairs, text, turn, weft, weft_ok};
 use crate::books;
 
 /// Frames a second of a stream on ports that nothing happens to: few enough for a loaded machine with
@@ -62,10 +62,15 @@ pub fn wait_up(switch: &Switch, name: &str) -> Duration {
 }
 
 /// Sends a paced stream from the first host of `bed` to the second while `during` runs, which takes
-/// less than two seconds; every frame of it has to arrive, once and in order.
-pub fn nothing_is_lost_while(bed: &Bed, during: impl FnOnce()) {
+/// less than two seconds; every frame of it has to arrive, once and in order. Says how many did not.
+pub fn nothing_is_lost_while(bed: &Bed, during: impl FnOnce()) -> String {
+    nothing_is_lost_between(&bed.hosts, during)
+}
+
+/// The same between the first two of some hosts.
+pub fn nothing_is_lost_between(hosts: &[bed::Host], during: impl FnOnce()) -> String {
     let binary = env!("CARGO_BIN_EXE_weft");
-    let (from, to) = (&bed.hosts[0], &bed.hosts[1]);
+    let (from, to) = (&hosts[0], &hosts[1]);
     let target = to.ipv4.to_string();
     let sink = to.spawn(&[binary, "sink", "-i", "eth0", "--ip", &target, "--duration", "8", "--json"]);
     thread::sleep(Duration::from_millis(500)); // its socket has to be open
@@ -84,6 +89,7 @@ pub fn nothing_is_lost_while(bed: &Bed, during: impl FnOnce()) {
     for trouble in ["lost", "reordered", "duplicated"] {
         assert_eq!(report[trouble], 0, "{report}");
     }
+    format!("lost {} of {} on other ports", report["lost"], 2 * PPS)
 }
 
 /// CPU time that a process has used, in clock ticks (1/100 s).
@@ -99,15 +105,18 @@ fn a_peer_that_is_deleted_and_made_anew_is_attached_within_a_second_and_costs_ot
     let bed = Bed::new("anew", &[Host, Host, Host]);
     let switch = bed.start(&bed.toml(""), &[]);
     ping_all_pairs(&bed.hosts);
-    nothing_is_lost_while(&bed, || {
+    let mut back = Duration::ZERO;
+    let lost = nothing_is_lost_while(&bed, || {
         for _ in 0..2 {
             ip(&bed.hosts[2].netns, "link del eth0");
             wait_down(&switch, "p2", "interface is gone");
             rewire(&bed, 2);
             let took = wait_up(&switch, "p2");
             assert!(took < RECOVERY, "{took:?}");
+            back = back.max(took);
         }
     });
+    measured("interface made anew under its name", &format!("{lost}, back after {back:.2?}"));
     ping_all_pairs(&bed.hosts);
     books::at_rest(&switch.socket);
     switch.stop();
@@ -120,8 +129,13 @@ fn a_port_whose_peer_is_gone_takes_no_cpu_and_no_frame_without_a_count() {
     let bed = Bed::new("gone", &[Host, Host, Host]);
     let switch = bed.start(&bed.toml(""), &[]);
     ping_all_pairs(&bed.hosts);
-    ip(&bed.hosts[2].netns, "link del eth0");
-    wait_down(&switch, "p2", "interface is gone");
+    let mut down = Duration::ZERO;
+    let lost = nothing_is_lost_while(&bed, || {
+        let start = Instant::now();
+        ip(&bed.hosts[2].netns, "link del eth0");
+        wait_down(&switch, "p2", "interface is gone");
+        down = start.elapsed();
+    });
     // Something for all ports: the dead one takes nothing.
     drop(bed.hosts[0].ping(bed.hosts[2].ipv4.into(), &["-w", "1"]));
     thread::sleep(Duration::from_secs(1));
@@ -129,6 +143,8 @@ fn a_port_whose_peer_is_gone_takes_no_cpu_and_no_frame_without_a_count() {
     thread::sleep(Duration::from_secs(2));
     let used = cpu_ticks(switch.pid()) - before;
     assert!(used <= 10, "{used} of 200 ticks"); // spinning would take some 200
+    let figures = format!("{lost}, down after {down:.2?}, {used} of 200 ticks of CPU in 2 s");
+    measured("peer of a port deleted", &figures);
     books::at_rest(&switch.socket);
     ping_all_pairs(&bed.hosts[..2]);
     switch.stop();
@@ -141,7 +157,7 @@ fn a_hosts_namespace_that_is_deleted_takes_its_port_down_and_one_made_anew_bring
     let switch = bed.start(&bed.toml(""), &[]);
     ping_all_pairs(&bed.hosts);
     let name = bed.hosts[2].netns.name().to_string();
-    nothing_is_lost_while(&bed, || {
+    let lost = nothing_is_lost_while(&bed, || {
         Namespace::delete(&name).unwrap();
         // The namespace ends with its last user, the test's own handle.
         ip(&bed.switch, "link del p2");
@@ -150,7 +166,9 @@ fn a_hosts_namespace_that_is_deleted_takes_its_port_down_and_one_made_anew_bring
     bed.hosts[2].netns = Namespace::create(&name).unwrap();
     Netlink::open(&bed.hosts[2].netns).unwrap().set_up("lo", true).unwrap();
     rewire(&bed, 2);
-    assert!(wait_up(&switch, "p2") < RECOVERY);
+    let back = wait_up(&switch, "p2");
+    assert!(back < RECOVERY, "{back:?}");
+    measured("host's namespace deleted, made anew", &format!("{lost}, back after {back:.2?}"));
     ping_all_pairs(&bed.hosts);
     books::at_rest(&switch.socket);
     switch.stop();
@@ -162,18 +180,20 @@ fn a_link_that_flaps_is_told_as_no_carrier_or_down_and_forwards_as_soon_as_it_is
     let bed = Bed::new("flap", &[Host, Host, Host]);
     let switch = bed.start(&bed.toml(""), &[]);
     ping_all_pairs(&bed.hosts);
-    nothing_is_lost_while(&bed, || {
-        for _ in 0..2 {
-            ip(&bed.hosts[2].netns, "link set eth0 down");
-            wait_down(&switch, "p2", "no carrier");
-            ip(&bed.hosts[2].netns, "link set eth0 up");
-            wait_up(&switch, "p2");
-            ip(&bed.switch, "link set p2 down");
-            wait_down(&switch, "p2", "interface is down");
-            ip(&bed.switch, "link set p2 up");
-            wait_up(&switch, "p2");
+    let (mut down, mut back) = (Duration::ZERO, Duration::ZERO);
+    let lost = nothing_is_lost_while(&bed, || {
+        for (end, interface, why) in
+            [(&bed.hosts[2].netns, "eth0", "no carrier"), (&bed.switch, "p2", "interface is down")].repeat(2)
+        {
+            let start = Instant::now();
+            ip(end, &format!("link set {interface} down"));
+            wait_down(&switch, "p2", why);
+            down = down.max(start.elapsed());
+            ip(end, &format!("link set {interface} up"));
+            back = back.max(wait_up(&switch, "p2"));
         }
     });
+    measured("link down at either end", &format!("{lost}, down after {down:.2?}, back after {back:.2?}"));
     ip(&bed.hosts[2].netns, &format!("address replace {}/64 dev eth0 nodad", bed.hosts[2].ipv6));
     ping_all_pairs(&bed.hosts);
     books::at_rest(&switch.socket);
@@ -188,7 +208,8 @@ fn a_switch_starts_with_a_port_that_is_down_and_serves_it_when_it_comes_up() {
     let switch = bed.start(&bed.toml(""), &[]);
     wait_down(&switch, "p1", "interface is down");
     ip(&bed.switch, "link set p1 up");
-    wait_up(&switch, "p1");
+    let up = wait_up(&switch, "p1");
+    measured("interface down at the start", &format!("up after {up:.2?}"));
     ping_all_pairs(&bed.hosts);
     switch.stop();
 }
@@ -200,16 +221,19 @@ fn an_mtu_that_changes_while_the_switch_runs_is_kept_to_from_then_on() {
     let switch = bed.start(&bed.toml(""), &[]);
     ping_all_pairs(&bed.hosts);
     let large = |bytes: &str| bed.hosts[2].ping(bed.hosts[3].ipv4.into(), &["-M", "do", "-s", bytes]);
-    nothing_is_lost_while(&bed, || {
+    let mut kept = Duration::ZERO;
+    let lost = nothing_is_lost_while(&bed, || {
         for mtu in [9000, 1400] {
             for i in 2..=3 {
                 ip(&bed.switch, &format!("link set p{i} mtu {mtu}"));
                 ip(&bed.hosts[i].netns, &format!("link set eth0 mtu {mtu}"));
-                wait_for(&switch, &format!("p{i}"), |_, _| books::port(&switch.socket, &format!("p{i}")).mtu == mtu);
+                let name = format!("p{i}");
+                kept = kept.max(wait_for(&switch, &name, |_, _| books::port(&switch.socket, &name).mtu == mtu));
             }
             large(&(mtu - 28).to_string()).answered();
         }
     });
+    measured("MTU changed", &format!("{lost}, kept to after {kept:.2?}"));
     books::at_rest(&switch.socket);
     switch.stop();
 }
@@ -273,14 +297,14 @@ fn a_port_that_can_t_be_opened_is_told_once_tried_ever_less_often_and_at_once_wh
 }
 
 /// Asks a control socket by hand; the answer is read by [`answer`].
-fn ask(socket: &Path, request: &str) -> UnixStream {
+pub fn ask(socket: &Path, request: &str) -> UnixStream {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream.write_all(format!("{request}\n").as_bytes()).unwrap();
     stream
 }
 
-fn answer(stream: UnixStream) -> String {
+pub fn answer(stream: UnixStream) -> String {
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).unwrap();
     line
@@ -318,18 +342,21 @@ fn killed_at_full_load_it_starts_again_at_once_in_either_mode() {
     let mac = bed.hosts[1].mac().map(|byte| format!("{byte:02x}")).join(":");
     let flood = ["gen", "-i", "eth0", "--dst-ip", &target, "--dst-mac", &mac, "--pps", "0", "--duration", "20"];
     let mut load = bed.hosts[0].spawn(&[&[binary], &flood[..]].concat());
+    let mut forwards = Duration::ZERO;
     for round in 0..6 {
         let mode = ["native", "generic"][round / 2 % 2];
-        let mut switch = bed.start(&bed.toml(""), &["--mode", mode]);
         let start = Instant::now();
+        let mut switch = bed.start(&bed.toml(""), &["--mode", mode]);
         while books::port(&switch.socket, "p1").tx < 1000 {
             assert!(start.elapsed() < Duration::from_secs(10), "round {round}: {}", switch.log());
             thread::sleep(Duration::from_millis(10));
         }
+        forwards = forwards.max(start.elapsed());
         switch.signal(Signal::SIGKILL);
         switch.wait();
         bed.assert_detached();
     }
+    measured("process killed at full load", &format!("started anew, its first 1000 frames out after {forwards:.2?}"));
     // To `timeout`, which passes it on to the generator.
     kill(Pid::from_raw(load.id() as i32), Signal::SIGTERM).unwrap();
     load.wait().unwrap();
@@ -383,7 +410,7 @@ fn ports_are_taken_out_and_put_back_removed_and_added_while_others_lose_nothing(
     let bed = Bed::new("ports", &[Host, Host, Host]);
     let switch = bed.start(&bed.toml(""), &[]);
     ping_all_pairs(&bed.hosts);
-    nothing_is_lost_while(&bed, || {
+    let lost = nothing_is_lost_while(&bed, || {
         assert_eq!(changed(&switch, &["port", "down", "p2"]).trim(), "port `p2` changed");
         wait_down(&switch, "p2", "taken out of service");
         assert_eq!(changed(&switch, &["port", "down", "p2"]).trim(), "nothing to change");
@@ -394,6 +421,7 @@ fn ports_are_taken_out_and_put_back_removed_and_added_while_others_lose_nothing(
         assert!(!bed.ip_link("p2").contains("xdp"), "{}", bed.ip_link("p2"));
         assert_eq!(changed(&switch, &["port", "add", "p2", "--kind", "host"]).trim(), "port `p2` added");
     });
+    measured("port taken out, put back, removed, added", &lost);
     wait_up(&switch, "p2");
     ping_all_pairs(&bed.hosts);
     books::at_rest(&switch.socket);
@@ -423,13 +451,14 @@ fn a_reload_is_done_whole_or_not_at_all_and_loses_nothing_on_ports_it_leaves_alo
     let without_p2 = toml.replace("[[port]]\ninterface = \"p2\"\nkind = \"host\"\n", "");
     let paced = toml.replace("interface = \"p2\"", "interface = \"p2\"\nrate = \"10Mbit\"");
     let id_before = books::port(&switch.socket, "p3").id;
-    nothing_is_lost_while(&bed, || {
+    let lost = nothing_is_lost_while(&bed, || {
         bed.write("s.toml", &without_p2);
         assert_eq!(changed(&switch, &["reload"]).trim(), "port `p2` removed");
         bed.write("s.toml", &paced);
         switch.signal(Signal::SIGHUP);
         wait_for(&switch, "p3", |_, _| books::ports(&switch.socket).0.iter().any(|p| p.port == "p2"));
     });
+    measured("reload, SIGHUP", &lost);
     assert_eq!(books::port(&switch.socket, "p2").rate.0, 10_000_000);
     assert_eq!(books::port(&switch.socket, "p3").id, id_before, "a port keeps its number");
 

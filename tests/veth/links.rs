@@ -1,9 +1,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weft::port::fault::FaultCounts;
+use weft::runtime::report::{Body, Report};
+
 use crate::bed::Kind::Host;
-use crate::bed::{Bed, Lab, ping_all_pairs, turn, weft_ok};
+use crate::bed::{Bed, Lab, measured, ping_all_pairs, turn, weft_ok};
 use crate::books;
+use crate::faults::{answer, ask, nothing_is_lost_between};
 use crate::traffic::tcp;
 
 /// Sets what happens to frames that `switch` receives from `peer`.
@@ -15,12 +19,15 @@ fn fault(lab: &Lab, switch: &str, peer: &str, spec: &str) {
 fn wait_for(lab: &Lab, switch: &str, peer: &str, up: bool) -> String {
     let start = Instant::now();
     loop {
-        let port = books::port(lab.socket(switch), peer);
+        // By hand: a process for each look would take as long as what is measured.
+        let line = answer(ask(lab.socket(switch), "{\"show\":\"ports\"}"));
+        let Body::Ports { ports, .. } = serde_json::from_str::<Report>(&line).unwrap().body else { panic!("{line}") };
+        let port = ports.into_iter().find(|port| port.port == peer).expect(peer);
         if (port.state == "up") == up {
             return port.reason.unwrap_or_default();
         }
         assert!(start.elapsed() < Duration::from_secs(10), "{port:?}");
-        thread::sleep(Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -32,11 +39,19 @@ fn a_link_that_is_up_but_deaf_one_way_is_left_out_at_both_ends_and_comes_back() 
     wait_for(&lab, leaf, deaf, true);
     ping_all_pairs(&lab.hosts);
     // What the leaf says still arrives; what it should hear does not.
-    fault(&lab, leaf, deaf, "loss=1");
-    assert_eq!(wait_for(&lab, leaf, deaf, false), "peer fell silent");
-    // It says so first when it is told, and goes on trying.
-    let why = wait_for(&lab, deaf, leaf, false);
-    assert!(["peer ceased to hear us", "peer does not hear us yet"].contains(&why.as_str()), "{why}");
+    let mut out = [Duration::ZERO; 2];
+    let lost = nothing_is_lost_between(&lab.hosts, || {
+        let start = Instant::now();
+        let change = format!("{{\"change\":{{\"fault\":{{\"interface\":\"{deaf}\",\"fault\":\"loss=1\"}}}}}}");
+        let done = answer(ask(lab.socket(leaf), &change));
+        assert!(done.contains("changed"), "{done}");
+        assert_eq!(wait_for(&lab, leaf, deaf, false), "peer fell silent");
+        out[0] = start.elapsed();
+        // It says so first when it is told, and goes on trying.
+        let why = wait_for(&lab, deaf, leaf, false);
+        out[1] = start.elapsed();
+        assert!(["peer ceased to hear us", "peer does not hear us yet"].contains(&why.as_str()), "{why}");
+    });
     // One link of two is left to this leaf. That the other leaf sends over the spine that has lost its way
     // down is for it to find out: so it, too, is kept off that spine.
     weft_ok(&["port", "down", deaf, "--socket", lab.socket("leaf1").to_str().unwrap()]);
@@ -49,9 +64,16 @@ fn a_link_that_is_up_but_deaf_one_way_is_left_out_at_both_ends_and_comes_back() 
     assert!(data(other) > before.1 + 700, "a segment is 1448 bytes");
 
     fault(&lab, leaf, deaf, "");
-    weft_ok(&["port", "up", deaf, "--socket", lab.socket("leaf1").to_str().unwrap()]);
+    let start = Instant::now();
     wait_for(&lab, leaf, deaf, true);
     wait_for(&lab, deaf, leaf, true);
+    let back = start.elapsed();
+    weft_ok(&["port", "up", deaf, "--socket", lab.socket("leaf1").to_str().unwrap()]);
+    wait_for(&lab, "leaf1", deaf, true);
+    wait_for(&lab, deaf, "leaf1", true);
+    let [near, far] = out;
+    let figures = format!("{lost}, out after {near:.2?} and at the far end {far:.2?}, back at both after {back:.2?}");
+    measured("link up, but deaf one way", &figures);
     ping_all_pairs(&lab.hosts);
     let counted = books::port(lab.socket(leaf), deaf).faults.expect("some were lost");
     assert!(counted.lost > 3 && counted.balances(), "{counted:?}");
@@ -90,5 +112,11 @@ fn tcp_is_byte_exact_over_links_that_lose_double_reorder_and_delay() {
     let ports = [("leaf0", "spine0"), ("leaf0", "spine1"), ("leaf1", "spine0"), ("leaf1", "spine1")];
     let counts = ports.map(|(leaf, spine)| faults(leaf, spine));
     assert!(counts.iter().all(|c| c.balances()), "{counts:?}");
-    assert!(counts.iter().map(|c| c.received).sum::<u64>() > 100, "{counts:?}");
+    let sum = |of: fn(&FaultCounts) -> u64| counts.iter().map(of).sum::<u64>();
+    let received = sum(|c| c.received);
+    assert!(received > 100, "{counts:?}");
+    let [lost, doubled, late, damaged] =
+        [sum(|c| c.lost), sum(|c| c.duplicated), sum(|c| c.reordered), sum(|c| c.corrupted)];
+    let fates = format!("{lost} lost, {doubled} doubled, {late} reordered, {damaged} damaged");
+    measured("links that lose, double, reorder", &format!("2 MiB exact; of {received} frames {fates}"));
 }

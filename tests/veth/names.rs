@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use weft::lab::net::{Namespace, Netlink, VethEnd};
 
 use crate::bed::Kind::Host;
-use crate::bed::{Bed, Lab, ping_all_pairs, turn};
+use crate::bed::{Bed, Lab, measured, ping_all_pairs, turn};
 use crate::books;
 use crate::faults::{ip, nothing_is_lost_while, wait_down, wait_up};
 
@@ -22,20 +22,22 @@ fn a_port_follows_its_name_not_its_interface_and_others_lose_nothing() {
     let bed = Bed::new("rename", &[Host; 4]);
     let switch = bed.start(&bed.toml(""), &[]);
     ping_all_pairs(&bed.hosts);
-    nothing_is_lost_while(&bed, || {
+    let mut back = Duration::ZERO;
+    let lost = nothing_is_lost_while(&bed, || {
         rename(&bed, "p2", "q2");
         wait_down(&switch, "p2", "interface is gone");
         assert!(!bed.ip_link("q2").contains("xdp"), "given up under its new name: {}", bed.ip_link("q2"));
         rename(&bed, "q2", "p2");
-        assert!(wait_up(&switch, "p2") < Duration::from_secs(1));
+        back = wait_up(&switch, "p2");
+        assert!(back < Duration::from_secs(1), "{back:?}");
     });
     ping_all_pairs(&bed.hosts);
     // Two that swap their names: each port finds the other's interface.
     rename(&bed, "p2", "q2");
     rename(&bed, "p3", "p2");
     rename(&bed, "q2", "p3");
-    wait_up(&switch, "p2");
-    wait_up(&switch, "p3");
+    let swapped = wait_up(&switch, "p2") + wait_up(&switch, "p3");
+    measured("interfaces renamed", &format!("{lost}, back after {:.2?}", back.max(swapped)));
     ping_all_pairs(&bed.hosts);
     books::at_rest(&switch.socket);
     switch.stop();
@@ -77,12 +79,18 @@ fn a_switchs_namespace_that_is_made_anew_under_its_name_is_where_its_ports_are_t
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", books::ports(socket).0);
         thread::sleep(Duration::from_millis(20));
     }
+    let attached = start.elapsed();
     // What comes in the milliseconds between program and socket is lost, and with it a host's first question,
     // which it repeats after a second.
     let (from, to) = (&lab.hosts[0], lab.hosts[1].ipv4.to_string());
     while !from.spawn(&["ping", "-c", "1", "-W", "1", &to]).wait().unwrap().success() {
         assert!(start.elapsed() < Duration::from_secs(5), "it does not forward");
     }
+    let forwards = start.elapsed();
+    measured(
+        "switch's namespace made anew",
+        &format!("attached after {attached:.2?}, a ping answered after {forwards:.2?}"),
+    );
     ping_all_pairs(&lab.hosts);
     books::at_rest(socket);
     lab.down();

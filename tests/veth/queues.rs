@@ -8,7 +8,7 @@ use weft::lab::net::Namespace;
 use weft::runtime::report::Body;
 
 use crate::bed::Kind::Host;
-use crate::bed::{Bed, Switch, ping_all_pairs, text, turn, weft_ok};
+use crate::bed::{Bed, Switch, measured, ping_all_pairs, text, turn, weft_ok};
 use crate::books;
 use crate::faults::{ip, wait_down, wait_up};
 use crate::traffic::tcp;
@@ -42,8 +42,8 @@ fn moved(switch: &Switch) -> Vec<u64> {
 }
 
 /// Sends `count` numbered datagrams on each of `flows` flows from the first host to the second: all have to
-/// come, those of a flow in order.
-fn ordered(bed: &Bed, flows: usize, count: u32) {
+/// come, those of a flow in order. How many came.
+fn ordered(bed: &Bed, flows: usize, count: u32) -> u32 {
     let (from, to) = (&bed.hosts[0], &bed.hosts[1]);
     let receiver = to.netns.run_in(|| UdpSocket::bind((to.ipv4, 0)).unwrap()).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -68,7 +68,8 @@ fn ordered(bed: &Bed, flows: usize, count: u32) {
             assert_eq!(u32::from_be_bytes(buffer), *expected, "of {sender}");
             *expected += 1;
         }
-    });
+        next.values().sum()
+    })
 }
 
 #[test]
@@ -184,7 +185,7 @@ fn ports_that_come_and_go_under_load_disturb_neither_of_two_workers() {
     let switch = bed.start(&toml(&bed, "rate = \"500Mbit\""), &[]);
     ping_all_pairs(&bed.hosts);
     let socket = switch.socket.to_str().unwrap();
-    thread::scope(|scope| {
+    let came = thread::scope(|scope| {
         let stream = scope.spawn(|| ordered(&bed, 8, 1500));
         // Frames for the port that is changed come by both workers all the while: those of a host that asks
         // for it, and what is flooded.
@@ -194,9 +195,11 @@ fn ports_that_come_and_go_under_load_disturb_neither_of_two_workers() {
             let rate = ["0", "100Mbit"][round % 2];
             weft_ok(&["port", "add", "p2", "--kind", "host", "--rate", rate, "--socket", socket]);
         }
-        stream.join().unwrap();
         drop(asking);
+        stream.join().unwrap()
     });
+    let lost = 8 * 1500 - came;
+    measured("ports that come and go on two workers", &format!("lost {lost} of 12000 on other ports"));
     ping_all_pairs(&bed.hosts);
     books::at_rest(&switch.socket);
     switch.stop();

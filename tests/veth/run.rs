@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use weft::lab::net::Netlink;
 
 use crate::bed::Kind::Host;
-use crate::bed::{Bed, ping_all_pairs, text, turn, weft, weft_ok};
+use crate::bed::{Bed, measured, ping_all_pairs, text, turn, weft, weft_ok};
 use crate::books;
 
 /// The one line in which `weft` says why it did not start: exit code 2, naming all of `parts`. Beside
@@ -29,8 +29,10 @@ fn sigterm_and_sigint_end_it_well_and_leave_the_interfaces_as_they_were() {
         assert!(bed.ip_link("p0").contains("prog/xdp"), "{}", bed.ip_link("p0"));
         ping_all_pairs(&bed.hosts);
         books::at_rest(&switch.socket);
+        let start = Instant::now();
         switch.signal(signal);
         let status = switch.wait();
+        measured("end of the process", &format!("{signal}: ended after {:.2?}", start.elapsed()));
         assert!(status.success(), "{signal}: {status}\n{}", switch.log());
         assert!(!switch.socket.exists(), "the control socket goes");
         bed.assert_detached();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use weft::runtime::report::PortReport;
 
 use crate::bed::Kind::Host;
-use crate::bed::{Bed, Switch, ping_all_pairs, turn, weft_ok};
+use crate::bed::{Bed, Switch, measured, ping_all_pairs, turn, weft_ok};
 use crate::books;
 use crate::faults::ip;
 use crate::packet::{Numbers, PacketSocket, ethernet};
@@ -126,6 +126,7 @@ fn tagged(to: [u8; 6], from: [u8; 6], tags: usize, len: usize, fill: u64) -> Vec
 #[test]
 fn at_every_mtu_edge_and_with_any_tags_a_frame_arrives_as_it_was_or_is_counted_as_too_big() {
     let Some(_turn) = turn("edges") else { return };
+    let (mut whole, mut counted) = (0, 0);
     for mode in MODES {
         // The largest for a chunk of 2 KiB with two tags and with none, for a page, and of all.
         for mtu in [1500, 1770, 1771, 1778, 1779, 3506, 3507, 3818, 3819, 9000, 9216] {
@@ -153,6 +154,7 @@ fn at_every_mtu_edge_and_with_any_tags_a_frame_arrives_as_it_was_or_is_counted_a
                         "{mode} MTU {mtu}: {len} bytes with {tags} tags\n{:?}",
                         books::ports(&switch.socket)
                     );
+                    whole += 1;
                 }
                 let over = tagged(b.mac(), a.mac(), tags, longest + 1, 1);
                 // Where the sender's link is no wider it can't be sent at all.
@@ -164,9 +166,11 @@ fn at_every_mtu_edge_and_with_any_tags_a_frame_arrives_as_it_was_or_is_counted_a
             assert_eq!(drops(&ports[0], "too_big"), refused, "{mode} MTU {mtu}: {ports:?}");
             assert_eq!(lost(&ports), before, "{mode} MTU {mtu}: {ports:?}");
             assert!(to.receive(Duration::from_millis(20), |f| f[12..14] == [0x88, 0xb5]).is_none(), "one over arrived");
+            counted += refused;
             switch.stop();
         }
     }
+    measured("frames of every length and tag", &format!("{whole} arrived whole, {counted} too long ones counted"));
 }
 
 #[test]
@@ -236,11 +240,13 @@ fn bursts(bed: &Bed, switch: &Switch, lengths: &[u32], len: usize) {
         ports.iter().map(|p| p.drops + books::lost_at_device(p) + p.device.tx_unsent).sum::<u64>()
     };
     let (mut missing, before) = (0, lost());
+    let mut latest = Duration::ZERO;
     for (number, length) in (0..).zip(lengths) {
         for place in 0..*length {
             from.send(&numbered(dst, src, number, place, len));
         }
-        let deadline = Instant::now() + LATEST;
+        let sent = Instant::now();
+        let deadline = sent + LATEST;
         let mut next = 0;
         let mut came = 0;
         while came < *length {
@@ -252,6 +258,9 @@ fn bursts(bed: &Bed, switch: &Switch, lengths: &[u32], len: usize) {
             assert!(word(18) >= next, "{} after {next}", word(18));
             next = word(18) + 1;
             came += 1;
+        }
+        if came == *length {
+            latest = latest.max(sent.elapsed());
         }
         missing += u64::from(length - came);
         if came < *length {
@@ -265,6 +274,9 @@ fn bursts(bed: &Bed, switch: &Switch, lengths: &[u32], len: usize) {
         }
     }
     assert_eq!(lost() - before, missing);
+    let all: u32 = lengths.iter().sum();
+    let figures = format!("{missing} of {all} lost and counted, the last of a burst after {latest:.2?}");
+    measured(&format!("bursts, {len} bytes"), &figures);
 }
 
 #[test]
@@ -323,6 +335,7 @@ fn a_host_that_hands_over_uncut_segments_in_generic_mode_wedges_no_port() {
         let ports = books::at_rest(&switch.socket);
         let lost: u64 = ports.iter().map(|p| books::lost_at_device(p) + drops(p, "giant") + drops(p, "too_big")).sum();
         assert!(lost > 0, "segments of 64 KiB went through an MTU of {mtu}: {ports:?}");
+        measured("uncut segments of 64 KiB", &format!("MTU {mtu}: {lost} counted, all ports forward"));
         ping_all_pairs(&bed.hosts);
         let payload = (mtu - 28).to_string();
         a.ping(b.ipv4.into(), &["-M", "do", "-s", &payload]).answered();
@@ -369,6 +382,7 @@ fn jumbo_frames_that_pile_up_at_slow_ports_leave_buffers_for_others_and_all_come
     assert!(refused > 0, "{ports:?}");
     let umem = books::umem(&switch.socket);
     assert_eq!((umem.large_free, umem.large), (all, all), "{umem:?}");
+    measured("large buffers run out", &format!("{refused} of 1800 counted, {} of {all} buffers back", umem.large_free));
     a.ping(bed.hosts[1].ipv4.into(), &["-M", "do", "-s", "8972"]).answered();
     switch.stop();
 }
