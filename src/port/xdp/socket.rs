@@ -37,8 +37,9 @@ const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 const SEND_RESERVE: usize = 16;
 /// On all descriptors of a frame but the last (linux/if_xdp.h).
 const XDP_PKT_CONTD: u32 = 1;
-/// How long a queue may stay busy after its last owner closed it.
-const BIND_RETRIES: u32 = 200;
+/// How often a queue is tried that stays busy after its last owner closed it: the kernel frees it in deferred
+/// work, which has taken over a second on a machine that deleted namespaces meanwhile.
+const BIND_RETRIES: u32 = 1000;
 const BIND_PAUSE: Duration = Duration::from_millis(5);
 /// After so many a socket that is still open elsewhere is taken for one that stays: a process that was
 /// killed has closed its own by then.
