@@ -32,6 +32,8 @@ mod names;
 mod path;
 /// Capabilities, default routes, control sockets, and frames that are left to the kernel.
 mod privileges;
+/// P4TE with TCP of the kernel: groups under load, FACKs, clamps.
+mod p4te;
 /// Several workers on one switch.
 mod queues;
 /// Paced links: goodput, queues, tail drops.
