@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,9 @@ fn demoted(lab: &Lab, leaf: &str, up: &BTreeSet<&str>) -> BTreeSet<String> {
         let mut ports: Vec<_> = groups.iter().flat_map(|row| words(row, "ports")).collect();
         ports.sort_unstable();
         assert!(ports.iter().map(String::as_str).eq(up.iter().copied()), "{table}: {shown}");
-        demoted.extend(groups.iter().filter(|row| number(row, "priority") < best as u64).flat_map(|row| words(row, "ports")));
+        demoted.extend(
+            groups.iter().filter(|row| number(row, "priority") < best as u64).flat_map(|row| words(row, "ports")),
+        );
     }
     demoted
 }
@@ -266,7 +268,7 @@ fn tcp_crosses_the_fabric_and_the_groups_change_under_load_and_come_back_at_rest
     assert!(flows.get("rate_control").is_none(), "it is off: {flows}");
 }
 
-/// What a flow was through a quarter minute of a fabric with rate adaptation.
+/// What a flow was on a fabric with rate adaptation.
 struct Observed {
     lab: Lab,
     /// Goodput in bit/s and windows in bytes: alone, beside other traffic, alone again.
@@ -291,7 +293,7 @@ fn observe(tag: &str, address: fn(&Host) -> IpAddr, set: &[&str]) -> Observed {
     let before = checksum_errors(from);
     let time = Duration::from_millis(1500);
     let (phases, foreign) = thread::scope(|scope| {
-        let flow = Flow::start(scope, (from, to), address(to), Some(60_000));
+        let flow = Flow::start(scope, (from, to), address(to), Some(40_000));
         let ending = Ending(Arc::clone(&flow));
         flow.watch(from, Duration::from_millis(500));
         let alone = flow.watch(from, time);
@@ -329,31 +331,35 @@ fn ipv6(host: &Host) -> IpAddr {
 }
 
 /// The kernel takes every FACK for a segment of the connection, and the stream stays what it was.
-fn facks_are_accepted(tag: &str, address: fn(&Host) -> IpAddr, ack: &str) {
-    let Some(_turn) = turn(&format!("p4te-{tag}")) else { return };
-    let ack = format!("p4te.ack={ack}");
-    let observed = observe(tag, address, &["p4te.rate_adaptation=fack", &ack]);
+fn facks_are_accepted(ack: &str, address: fn(&Host) -> IpAddr) -> Observed {
+    let observed = observe(ack, address, &["p4te.rate_adaptation=fack", &format!("p4te.ack={ack}")]);
     let facks = |action| {
         let outcomes = ["fack made", "fack completed for another switch"];
         outcomes.map(|outcome| acts(&observed.lab, "leaf0", action, outcome)).iter().sum::<u64>()
     };
     let made = ["decrease", "increase"].map(facks);
-    println!("{tag}: FACKs {made:?}, {} foreign segments", observed.foreign);
+    println!("{ack}: FACKs {made:?}, {} foreign segments", observed.foreign);
     assert!(made.iter().all(|n| *n > 5), "decreases and increases: {made:?}");
     assert_eq!(observed.checksum_errors, 0);
     assert_eq!(observed.foreign, made.iter().sum::<u64>(), "each FACK came in, once");
     assert_eq!(acts(&observed.lab, "leaf0", "decrease", "clamp"), 0);
-    observed.lab.down();
+    observed
 }
 
 #[test]
 fn safe_facks_are_accepted_by_the_senders_kernel() {
-    facks_are_accepted("safe", ipv6, "safe");
+    let Some(_turn) = turn("p4te-safe") else { return };
+    facks_are_accepted("safe", ipv6).lab.down();
 }
 
 #[test]
-fn facks_of_the_paper_are_accepted_by_the_senders_kernel() {
-    facks_are_accepted("paper", ipv4, "paper");
+fn facks_of_the_paper_are_accepted_and_shrink_the_window_while_the_link_is_red() {
+    let Some(_turn) = turn("p4te-paper") else { return };
+    let observed = facks_are_accepted("paper", ipv4);
+    let [alone, beside, again] = observed.phases.map(|(_, windows)| windows[windows.len() / 2]);
+    // A FACK of bytes that are still on their way to the receiver outdoes its ACKs until they are beyond it.
+    assert!(beside * 10 < alone * 7 && again * 10 > alone * 9, "windows {alone}, {beside}, {again}");
+    observed.lab.down();
 }
 
 #[test]
@@ -371,7 +377,7 @@ fn a_clamp_slows_the_sender_down_while_the_link_is_red_and_lets_it_go_afterwards
     // Half of it, and what was in flight already.
     assert!(middle(&beside.1) * 10 < genuine * 7, "{} of {genuine}", middle(&beside.1));
     assert!(beside.0 < 0.75 * alone.0, "{} and {} bit/s", beside.0, alone.0);
-    assert_eq!(middle(&again.1), genuine);
+    assert!((9 * genuine..=11 * genuine).contains(&(10 * middle(&again.1))), "{} of {genuine}", middle(&again.1));
     assert!(again.0 > 0.9 * alone.0, "{} and {} bit/s", again.0, alone.0);
     observed.lab.down();
 }
@@ -392,7 +398,8 @@ fn with_safe_facks_tcp_is_byte_exact_over_links_that_lose_frames() {
         ];
         let ends = flows.clone().map(Ending);
         wait_for("a megabyte of each flow, FACKs of both kinds", || {
-            let made = |action: &str| acts(&lab, "leaf0", action, "fack made") + acts(&lab, "leaf1", action, "fack made");
+            let made =
+                |action: &str| acts(&lab, "leaf0", action, "fack made") + acts(&lab, "leaf1", action, "fack made");
             flows.iter().all(|flow| flow.received.load(Ordering::Relaxed) > 1 << 20)
                 && made("increase") > 20
                 && made("decrease") > 0
