@@ -28,6 +28,8 @@ mod labs;
 mod links;
 /// Interfaces that change their names.
 mod names;
+/// P4TE with TCP of the kernel: groups under load, FACKs, clamps.
+mod p4te;
 /// What a router says: time exceeded, unreachable, too big.
 mod path;
 /// Capabilities, default routes, control sockets, and frames that are left to the kernel.
