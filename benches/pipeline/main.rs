@@ -113,8 +113,8 @@ fn main() {
             let ratio = plane / floor;
             print!("{:>8}  {name:>8}  {floor:>9.1}  {plane:>9.1}  {ratio:>5.2}  {of_least:>5.2}", setup.name);
             if setup.adapts_rates() {
-                // One segment in three is due for an offer, and some flows share a slot with another.
-                assert!((0.1..0.34).contains(&offered), "{offered} of the frames are offered to rate control");
+                // One segment in three of a flow at least is due for an offer; some flows share a slot with another.
+                assert!((0.1..0.9).contains(&offered), "{offered} of the frames are offered to rate control");
                 print!("   {:.0} % of the frames offered to rate control", 100.0 * offered);
             }
             println!();

@@ -11,6 +11,8 @@ const DATA: usize = 6;
 /// What a flow's sequence number moves on by from frame to frame: as if each were a whole segment, so that rate
 /// control is offered data as often as by real flows.
 const SEGMENT: u32 = 1460;
+/// Bytes that every flow has sent before: more than rate control lets pass before it acts on a flow.
+const WINDOW: u32 = 64_001;
 /// Sequence number of a sender's first byte.
 const FIRST: u32 = 1001;
 const PEER_FIRST: u32 = 5001;
@@ -123,7 +125,7 @@ impl Traffic {
             burst
         };
         let bursts = (0..BURSTS).map(|_| burst()).collect();
-        let next = vec![vec![FIRST; (flows / u64::from(HOSTS)) as usize]; HOSTS.into()];
+        let next = vec![vec![FIRST + WINDOW; (flows / u64::from(HOSTS)) as usize]; HOSTS.into()];
         Traffic { pool, bursts, next, random: Random(1) }
     }
 

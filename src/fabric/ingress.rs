@@ -428,7 +428,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
 
     /// The rewriting every routed packet gets: addresses and TTL, and no more padding than it needs. Padding
     /// is of the link that a frame came by; the next one may be too narrow for it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn rewrite(&self, frame: &mut Frame, meta: &Meta, to: MacAddr) {
         let l3 = meta.headers.l3 as usize;
         let needed = usize::from(meta.headers.end).max(l3 + ethernet::MIN_FRAME - ethernet::HEADER_LEN);
@@ -484,13 +484,13 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
         self.told(cx, note);
     }
 
-    #[inline]
+    #[inline(always)]
     fn prepare(&mut self, frame: &Frame, meta: &mut Meta) {
         meta.flow_hash = self.hash.packet(frame, &meta.headers);
         self.scheme.prepare(meta);
     }
 
-    #[inline]
+    #[inline(always)]
     fn process(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
         if meta.own {
             return self.routed(cx, frame, meta);

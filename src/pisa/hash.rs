@@ -43,7 +43,7 @@ impl FlowHash {
 
     /// Hash of the flow of an IP packet whose headers have no fault; of the Ethernet addresses
     /// otherwise.
-    #[inline]
+    #[inline(always)]
     pub fn packet(&self, frame: &[u8], headers: &Headers) -> u64 {
         let l3 = headers.l3 as usize;
         let addresses = match (headers.kind, headers.fault) {

@@ -201,7 +201,7 @@ impl<P: Program> Switch<P> {
     }
 
     /// Hands a frame over from its ingress port to a queue of `to`.
-    #[inline]
+    #[inline(always)]
     fn forward(&mut self, now: Instant, pool: &mut Pool, to: PortId, queue: Queue, packet: Packet) {
         let from = packet.meta.ingress_port;
         if !self.present.contains(to) {
@@ -269,7 +269,7 @@ impl<P: Program> Switch<P> {
         self.drain_outbox(now, pool);
     }
 
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, now: Instant, pool: &mut Pool, to: PortId, queue: Queue, packet: Packet) {
         let counters = &mut self.counters[to.index()];
         counters.enqueued += 1;

@@ -103,7 +103,7 @@ pub fn parse(frame: &[u8]) -> Result<Headers, DropReason> {
 ///
 /// # Errors
 /// As [`parse`]; then `headers` holds nothing of use.
-#[inline]
+#[inline(always)]
 pub fn parse_into(frame: &[u8], headers: &mut Headers) -> Result<(), DropReason> {
     if parse_plain_ipv4(frame, headers) {
         return Ok(());
@@ -114,7 +114,7 @@ pub fn parse_into(frame: &[u8], headers: &mut Headers) -> Result<(), DropReason>
 
 /// What most frames are, without a branch on anything else: an untagged, whole and sound IPv4 packet
 /// without options. [`parse_any`] finds the same. `false` and `headers` unchanged if it is not.
-#[inline]
+#[inline(always)]
 fn parse_plain_ipv4(frame: &[u8], headers: &mut Headers) -> bool {
     const L4: usize = HEADER_LEN + ipv4::MIN_HEADER;
     let Some(header) = frame.first_chunk::<L4>() else { return false };

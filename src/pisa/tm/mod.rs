@@ -145,7 +145,7 @@ impl TrafficManager {
     /// Beside its own limits a queue may hold no more packets than there are free chunks, nor more large ones
     /// than there are free buffers: the dynamic threshold of Choudhury and Hahne (IEEE/ACM ToN 1998, alpha =
     /// 1). So however many queues are flooded, some of both stay for those that are not, and for receiving.
-    #[inline]
+    #[inline(always)]
     pub(super) fn admit(&mut self, port: PortId, queue: Queue, frame: &Frame, free: usize) -> Result<(), DropReason> {
         self.ports[port.index()].queues[queue as usize].admits(frame, free)
     }
@@ -157,7 +157,7 @@ impl TrafficManager {
     }
 
     /// Puts a packet that was admitted at the end of its queue.
-    #[inline]
+    #[inline(always)]
     pub(super) fn join(&mut self, now: Instant, port: PortId, queue: Queue, mut packet: Packet) {
         let p = &mut self.ports[port.index()];
         let q = &mut p.queues[queue as usize];
@@ -174,7 +174,7 @@ impl TrafficManager {
 
     /// Takes the next frame that `port` may send at `now`: highest priority first, one at a time as
     /// the pacer allows.
-    #[inline]
+    #[inline(always)]
     pub fn dequeue(&mut self, now: Instant, port: PortId) -> Option<(Frame, Meta)> {
         let p = &mut self.ports[port.index()];
         if !p.pacer.ready(now) {

@@ -92,7 +92,7 @@ impl PortQueue {
 
     /// Whether `frame` may join while `free` of what it is in, chunks or large buffers, are free; a refusal
     /// is counted.
-    #[inline]
+    #[inline(always)]
     pub fn admits(&mut self, frame: &Frame, free: usize) -> Result<(), DropReason> {
         let taken = if frame.is_large() { self.large } else { self.fifo.len() - self.large };
         let reason = if self.fifo.len() >= self.limits.packets as usize {
@@ -109,7 +109,7 @@ impl PortQueue {
     }
 
     /// A frame joins at `now`, which its metadata shall show.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, now: Instant, packet: Packet) {
         let depth = self.fifo.len();
         self.bytes += packet.frame.len() as u64;
@@ -125,7 +125,7 @@ impl PortQueue {
         self.peak_bytes = self.peak_bytes.max(self.bytes);
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self) -> Option<Packet> {
         let packet = self.fifo.pop_front()?;
         self.bytes -= packet.frame.len() as u64;
