@@ -36,7 +36,7 @@ pub trait Dataplane: Send {
     /// [`Switch::tick`].
     fn tick(&mut self, now: Instant, pool: &mut Pool);
     /// [`Switch::control`].
-    fn control(&mut self, now: Instant) -> usize;
+    fn control(&mut self, now: Instant);
     /// [`Switch::digests`].
     fn digests(&self) -> DigestCounts;
     /// What the scheme has to show of `topic`; nothing if it has no such thing.
@@ -124,8 +124,8 @@ where
     fn tick(&mut self, now: Instant, pool: &mut Pool) {
         Switch::tick(self, now, pool);
     }
-    fn control(&mut self, now: Instant) -> usize {
-        Switch::control(self, now)
+    fn control(&mut self, now: Instant) {
+        Switch::control(self, now);
     }
     fn digests(&self) -> DigestCounts {
         Switch::digests(self)

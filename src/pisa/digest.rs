@@ -45,11 +45,6 @@ impl<D> Digests<D> {
         self.waiting.pop_front()
     }
 
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
     pub fn counts(&self) -> DigestCounts {
         self.counts
     }

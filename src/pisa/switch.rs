@@ -28,8 +28,6 @@ const LARGE_HOLD_RESERVE: usize = 2;
 const MAX_HANDING: usize = 256;
 /// What egress may tell ingress about a burst without taking memory.
 const FEEDBACK: usize = 2 * BURST;
-/// Digests that the control plane takes in one call.
-const MAX_DIGESTS: usize = 256;
 /// Frames that wait for the control plane to take them.
 const PUNT_CAPACITY: usize = 256;
 
@@ -386,18 +384,14 @@ impl<P: Program> Switch<P> {
         }
     }
 
-    /// Lets the control plane take what egress has reported, at most 256 digests a call so that they do not
-    /// hold up the ports. How many it took.
+    /// Lets the control plane take what egress has reported.
     #[inline]
-    pub fn control(&mut self, now: Instant) -> usize {
-        let n = self.digests.len().min(MAX_DIGESTS);
-        for _ in 0..n {
-            let Some(digest) = self.digests.pop() else { break };
+    pub fn control(&mut self, now: Instant) {
+        while let Some(digest) = self.digests.pop() {
             if let Some(command) = self.control.digest(now, &digest) {
                 self.ingress.command(now, command);
             }
         }
-        n
     }
 
     /// How many digests there were.

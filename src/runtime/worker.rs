@@ -293,7 +293,7 @@ impl Worker {
                     _ => unsettled.with(id),
                 };
             }
-            moved += plane.control(now);
+            plane.control(now);
             if exchange.is_used() {
                 exchange.send(plane.as_mut(), pool);
             }

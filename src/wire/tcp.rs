@@ -138,6 +138,13 @@ pub fn has_right_checksum(frame: &[u8], headers: &Headers) -> bool {
     sum(addresses, &frame[headers.l4 as usize..headers.end as usize]) == 0xffff
 }
 
+/// Kind of the MD5 signature option (RFC 2385).
+pub const MD5: u8 = 19;
+/// Kind of the authentication option (RFC 5925).
+pub const AUTHENTICATION: u8 = 29;
+/// Kind of the Multipath TCP option (RFC 8684).
+pub const MULTIPATH: u8 = 30;
+
 /// One option of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TcpOption {

@@ -18,14 +18,14 @@ pub struct HulaConfig {
 }
 
 impl Default for HulaConfig {
-    /// A probe each millisecond, believed for five, and flowlets by a pause of 100 us.
+    /// A probe each millisecond, believed for ten, and flowlets by a pause of 500 us.
     fn default() -> Self {
         HulaConfig {
             period: MILLIS,
-            keepalive: 5 * MILLIS,
-            flowlet_gap: 100 * MICROS,
+            keepalive: 10 * MILLIS,
+            flowlet_gap: 500 * MICROS,
             flowlet_slots: 65_536,
-            max_tors: 1024,
+            max_tors: 256,
         }
     }
 }

@@ -124,19 +124,21 @@ impl TorTable {
     ) -> Result<Taken, Refusal> {
         let known = self.by_tor.get(&u32::from(probe.origin.0)).copied();
         let index = match known {
-            Some(index) => self.moved(now, index, probe)?,
+            Some(index) => {
+                let slot = &self.slots[usize::from(index)];
+                match (below, slot.below) {
+                    _ if !slot.is_fresh(now, self.keepalive) => {}
+                    (false, true) => return Err(Refusal::Roundabout),
+                    (true, false) => {}
+                    _ if utilisation < slot.utilisation || slot.best == Some(port) => {}
+                    _ => return Err(Refusal::Worse),
+                }
+                self.moved(now, index, probe)?
+            }
             None => self.admit(now, probe)?,
         };
-        let (keepalive, spacing) = (self.keepalive, self.spacing);
+        let spacing = self.spacing;
         let slot = &mut self.slots[usize::from(index)];
-        if slot.is_fresh(now, keepalive) {
-            match (below, slot.below) {
-                (false, true) => return Err(Refusal::Roundabout),
-                (true, false) => {}
-                _ if utilisation < slot.utilisation || slot.best == Some(port) => {}
-                _ => return Err(Refusal::Worse),
-            }
-        }
         (slot.best, slot.below, slot.utilisation, slot.updated) = (Some(port), below, utilisation, now);
         let pass_on = slot.passed_on.is_none_or(|last| now.since(last) >= spacing);
         if pass_on {

@@ -115,6 +115,10 @@ impl Adapter {
             return;
         }
         tag.read(frame);
+        // A switch that writes no flags may have an address that looks like them.
+        if tag.is_notice() && notice::read(frame, &meta.headers).is_none() {
+            *tag = tag.without_flags();
+        }
         if self.is_leaf() && !tag.is_notice() {
             self.clamped += u64::from(self.flows.received(now, frame, &meta.headers));
         }
@@ -147,7 +151,6 @@ impl Adapter {
         if meta.own || !self.is_leaf() {
             return None;
         }
-        // Another kind of switch may have an address that looks like the flags.
         let (action, seq) = notice::read(frame, &meta.headers)?;
         let completed = self.noticed(cx.now, frame, &meta.headers, (action, seq));
         (!completed).then_some(Verdict::Consume)
@@ -239,7 +242,7 @@ impl Adapter {
 /// Rate adaptation at egress.
 #[derive(Debug)]
 pub struct Asker {
-    is_on: bool,
+    mode: RateMode,
     kinds: Kinds,
     /// Decreases, increases called for.
     called: [u64; 2],
@@ -250,7 +253,7 @@ pub struct Asker {
 impl Asker {
     /// No port yet.
     pub fn new(config: &P4teConfig) -> Self {
-        Asker { is_on: config.rate.mode != RateMode::Off, kinds: Kinds::default(), called: [0; 2], lost: 0 }
+        Asker { mode: config.rate.mode, kinds: Kinds::default(), called: [0; 2], lost: 0 }
     }
 
     /// A port comes, changes or goes.
@@ -269,7 +272,7 @@ impl Asker {
         meta: &Meta,
         color: Color,
     ) {
-        if !self.is_on {
+        if self.mode == RateMode::Off {
             return;
         }
         let mut tag = Tag(meta.scheme);
@@ -277,31 +280,41 @@ impl Asker {
             && !meta.own
             && let Some(action) = decide(tag.incoming(), color)
         {
-            self.call(cx, frame, meta, action);
-            tag.control();
+            // What only lifts a clamp, if there is one, must not keep a busy link further on from setting it.
+            let settles = action == RateAction::Decrease || self.mode == RateMode::Fack;
+            if self.call(cx, frame, meta, action) && settles {
+                tag.control();
+            }
         }
         if self.kinds.fabric.contains(port) && matches!(meta.headers.kind, L3::Ipv4 | L3::Ipv6) {
             tag.write(frame);
         }
     }
 
-    /// Sends a copy back to ingress.
+    /// Sends a copy back to ingress; whether it could.
     #[inline(never)]
-    fn call(&mut self, cx: &mut EgressContext<'_, ColorEvent, Digest>, frame: &Frame, meta: &Meta, action: RateAction) {
+    fn call(
+        &mut self,
+        cx: &mut EgressContext<'_, ColorEvent, Digest>,
+        frame: &Frame,
+        meta: &Meta,
+        action: RateAction,
+    ) -> bool {
         let room = if cx.outbox.has_room() { cx.pool.alloc_with(frame) } else { None };
         let Some(copy) = room else {
             self.lost += 1;
-            return;
+            return false;
         };
         self.called[action as usize] += 1;
         let mut back = Meta::new(Headers::default(), meta.ingress_port);
         back.scheme = Tag::call(action).0;
         cx.outbox.generate(copy, back, Action::Recirculate);
+        true
     }
 
     /// What was called for; nothing if rate adaptation is off.
     pub fn show(&self) -> Vec<SchemeTable> {
-        if !self.is_on {
+        if self.mode == RateMode::Off {
             return Vec::new();
         }
         let [decrease, increase] = self.called;

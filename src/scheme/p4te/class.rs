@@ -38,10 +38,11 @@ impl Class {
 /// A flow that was silent so long counts its bytes anew.
 const FORGET: u64 = SECONDS;
 
-/// Bytes of a flow, to find the large ones where hosts do not tag. Flows that fall on one cell are counted
-/// together, so that a short one may count as large: it is then only preferred otherwise.
+/// Bytes of a flow, to find the large ones where hosts do not tag. Of flows that fall on one cell each starts the
+/// count anew when it takes it from another: together they count as short.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
+    flow: u64,
     last: Instant,
     bytes: u64,
 }
@@ -95,10 +96,10 @@ impl Classes {
     /// Counts a packet to its flow; whether the flow is past the limit.
     fn has_grown(&mut self, now: Instant, frame: &Frame, meta: &Meta) -> bool {
         let cell = self.counted.at_mut(meta.flow_hash);
-        if now.since(cell.last) > FORGET {
-            cell.bytes = 0;
+        if cell.flow != meta.flow_hash || now.since(cell.last) > FORGET {
+            (cell.flow, cell.bytes) = (meta.flow_hash, 0);
         }
-        cell.last = cell.last.max(now);
+        cell.last = now;
         cell.bytes = cell.bytes.saturating_add(frame.len() as u64);
         cell.bytes > self.large_after
     }

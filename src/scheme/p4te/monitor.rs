@@ -3,7 +3,10 @@
 //! Only changes are reported: of the data queue's depth, one of at least delta packets since the last report; of
 //! the utilisation's color, each. A report that the control plane has no room for is not remembered as made, so
 //! that the next packet makes it again: a switch whose hellos go on comes to the true state even if what was
-//! lost was the last word of a burst.
+//! lost was the last word of a burst. Without hellos a port that nothing leaves by stays as last reported.
+//!
+//! The meter is [`UtilizationMeter`], which has one color for a constant load; RFC 2698's own would color single
+//! packets, and each change would be an event.
 
 use crate::fabric::view::{Cell, SchemeTable};
 use crate::id::{PortId, PortMask};
@@ -79,7 +82,10 @@ struct PortState {
     old_depth: u32,
     /// As last seen.
     depth: u32,
+    /// As last reported to the control plane.
     old_color: Color,
+    /// As ingress knows it.
+    told_color: Color,
     /// None at a port without a rate: always green.
     meter: Option<UtilizationMeter>,
     counts: Counts,
@@ -98,7 +104,7 @@ impl Monitor {
         Monitor { delta, ports: Vec::new() }
     }
 
-    /// A port comes, changes or (with its meter) goes: what was measured of it is forgotten.
+    /// A port comes, changes, or goes, and what was measured of it with it.
     pub fn set_port(&mut self, now: Instant, port: PortId, present: bool, meter: Option<TrTcmConfig>) {
         let at = port.index();
         if self.ports.len() <= at {
@@ -128,21 +134,22 @@ impl Monitor {
         state.depth = depth;
         state.counts.packets += 1;
         if let Some(change) = depth_change(state.old_depth, depth, self.delta) {
-            match change {
-                Change::Increase => state.counts.increases += 1,
-                Change::Decrease => state.counts.decreases += 1,
-            }
             if report(cx, &mut state.counts, port, Event::Depth(depth)) {
                 state.old_depth = depth;
+                match change {
+                    Change::Increase => state.counts.increases += 1,
+                    Change::Decrease => state.counts.decreases += 1,
+                }
             }
         }
         let color = state.meter.as_mut().map_or(Color::Green, |meter| meter.mark(cx.now, len));
-        if color != state.old_color {
+        if color != state.told_color {
             state.counts.colors += 1;
+            state.told_color = color;
             cx.recirculate(ColorEvent { port, color });
-            if report(cx, &mut state.counts, port, Event::Color(color)) {
-                state.old_color = color;
-            }
+        }
+        if color != state.old_color && report(cx, &mut state.counts, port, Event::Color(color)) {
+            state.old_color = color;
         }
         color
     }

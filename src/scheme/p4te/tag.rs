@@ -1,7 +1,7 @@
 //! What goes with a packet through a switch, in [`crate::pisa::Meta::scheme`], and from switch to switch.
 //!
 //! Between switches, the two flags of rate adaptation travel in the two lowest bits of the source MAC address, which
-//! every hop writes anew anyway: no shim, and no byte of the MTU. Towards hosts they are always clear.
+//! every hop writes anew anyway: no shim, and no byte of the MTU. What leaves to a host has the switch's own address.
 
 use super::class::Class;
 use super::rate::RateAction;
@@ -107,6 +107,13 @@ impl Tag {
             CONTROLLED => Tag::CONTROLLED,
             _ => 0,
         };
+    }
+
+    /// Without what [`Tag::read`] took over: rate control leaves it alone.
+    #[inline]
+    #[must_use]
+    pub fn without_flags(self) -> Tag {
+        Tag(self.0 & !(Tag::ALLOWED | Tag::CONTROLLED | Tag::NOTICE))
     }
 
     /// Puts the flags onto a frame for another switch.

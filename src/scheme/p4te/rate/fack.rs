@@ -10,6 +10,9 @@
 //! - [`AckRule::Paper`]: both are taken, because it acknowledges a byte more; so is a round-trip sample
 //!   that is too short, and a byte that the receiver may never get is gone from the sender's queue.
 //!
+//! A decrease that is ignored counts as a duplicate ACK there (RFC 5681, section 2), which a sender without SACK may
+//! take for a sign of loss at the third.
+//!
 //! Either way the next genuine ACK brings the receiver's own window back, and an increase lets the
 //! sender send what the receiver may have no room for, which is then lost. For a decrease that lasts and
 //! harms nobody, see [`super::clamp`].

@@ -1,6 +1,6 @@
 use super::clamp::Clamp;
 use super::{AckRule, Direction, Fack, RateAction};
-use crate::time::Instant;
+use crate::time::{Instant, SECONDS};
 use crate::wire::Headers;
 use crate::wire::tcp::{self, TcpOption, seq};
 
@@ -10,6 +10,9 @@ use crate::wire::tcp::{self, TcpOption, seq};
 const AHEAD: u32 = 1 << 30;
 /// Data farther behind the last acknowledged byte is a duplicate of no interest.
 const BEHIND: u32 = 1 << 29;
+/// A handshake that stands still for so long, in ns, loses its slot to the next: or SYNs that nobody answers would
+/// hold the table. Linux sends a SYN again after 1 and after 3 s.
+const HALF_OPEN: u64 = 4 * SECONDS;
 /// Largest B, in bytes.
 pub const MAX_BYTES: u32 = 1 << 28;
 
@@ -44,7 +47,8 @@ struct Syn {
 }
 
 impl Syn {
-    /// `None` if its options can be read in two ways: two window scales, or bytes that are no option.
+    /// `None` if its flow must be left alone: its options can be read in two ways (two window scales, or bytes that
+    /// are no option), or forbid it.
     fn read(frame: &[u8], headers: &Headers) -> Option<Syn> {
         let seq = tcp::seq_number(frame, headers.l4 as usize);
         let mut syn = Syn { seq, shift: None, timestamps: false, mss: 0 };
@@ -57,7 +61,10 @@ impl Syn {
                     Some(_) => return None,
                 },
                 TcpOption::Timestamps { .. } => syn.timestamps = true,
-                TcpOption::Malformed => return None,
+                // Their windows are signed, or not the subflow's alone: nothing of theirs may be changed.
+                TcpOption::Malformed | TcpOption::Other(tcp::MD5 | tcp::AUTHENTICATION | tcp::MULTIPATH) => {
+                    return None;
+                }
                 TcpOption::Other(_) => {}
             }
         }
@@ -105,6 +112,7 @@ impl Slot {
         let syn = Syn::read(frame, headers);
         let state = match (self.state, syn) {
             _ if !self.is_of(key) => {
+                let idle = if matches!(self.state, State::Open(_)) { idle } else { idle.min(HALF_OPEN) };
                 let taken = !matches!(self.state, State::Free) && now.since(self.touched) <= idle;
                 if taken || answers.is_some() {
                     return;
@@ -232,6 +240,11 @@ impl Flow {
         true
     }
 
+    /// Whether the sender has sent what is before `seq`.
+    pub(super) fn has_sent(&self, seq: u32) -> bool {
+        !seq::gt(seq, self.sent)
+    }
+
     #[inline]
     fn is_near(&self, seq: u32) -> bool {
         seq.wrapping_sub(self.ack).wrapping_add(BEHIND) <= BEHIND + AHEAD
@@ -297,12 +310,26 @@ impl Flow {
         offer
     }
 
+    /// The data at `seq` called for something that would change nothing: `bytes` later is early enough to be asked
+    /// again.
+    fn put_off(&mut self, seq: u32, bytes: u32) {
+        self.offered = seq::max(self.offered, seq.wrapping_add(bytes));
+    }
+
     /// A FACK for the data at `seq`, which rate control may act on; `has_echo`: its timestamp is known. `None` if
     /// the window would stay as it is, or it would lack a timestamp that the flow has.
-    pub(super) fn fack(&mut self, seq: u32, action: RateAction, rule: AckRule, has_echo: bool) -> Option<Fack> {
+    pub(super) fn fack(
+        &mut self,
+        seq: u32,
+        action: RateAction,
+        rule: AckRule,
+        has_echo: bool,
+        bytes: u32,
+    ) -> Option<Fack> {
         let (ack, tsval, genuine) = self.heard()?;
         let window = action.apply(genuine);
         if window == genuine || (tsval.is_some() && !has_echo) {
+            self.put_off(seq, bytes);
             return None;
         }
         self.control(seq);
@@ -322,8 +349,9 @@ impl Flow {
         bytes: u32,
     ) -> bool {
         let acted = self.clamp(action, now, until, bytes);
-        if acted {
-            self.control(seq);
+        match acted {
+            true => self.control(seq),
+            false => self.put_off(seq, bytes),
         }
         acted
     }

@@ -27,4 +27,4 @@ pub use fack::{AckRule, Fack};
 pub use flow::MAX_BYTES;
 use key::has_key;
 pub use key::{Direction, flow_key};
-pub use window::{Flows, Params};
+pub use window::{Flows, Params, is_data};

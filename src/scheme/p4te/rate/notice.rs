@@ -5,7 +5,7 @@
 //!
 //! A notice is TCP with a wrong checksum, so that a host that gets one (its leaf runs another scheme) drops it.
 
-use super::{Fack, RateAction, fack};
+use super::{Fack, RateAction, fack, is_data};
 use crate::frame::Frame;
 use crate::wire::{Headers, L3, MacAddr, tcp};
 
@@ -17,7 +17,7 @@ const INCREASE: u16 = 2;
 #[must_use]
 pub fn build(out: &mut Frame, data: &[u8], headers: &Headers, switch_mac: MacAddr, action: RateAction) -> bool {
     let l4 = headers.l4 as usize;
-    if !tcp::is_whole(data, headers) {
+    if !tcp::is_whole(data, headers) || !is_data(data, headers) {
         return false;
     }
     let window = match action {
@@ -57,7 +57,9 @@ pub fn complete(frame: &mut [u8], headers: &Headers, fack: &Fack) -> bool {
     match (fack.tsval, tcp::header_len(frame, l4)) {
         (None, tcp::MIN_HEADER) => {}
         // As `fack::build` laid them out.
-        (Some(tsval), 32) => frame[l4 + 24..l4 + 28].copy_from_slice(&tsval.to_be_bytes()),
+        (Some(tsval), 32) if frame[l4 + 20..l4 + 24] == [1, 1, 8, 10] => {
+            frame[l4 + 24..l4 + 28].copy_from_slice(&tsval.to_be_bytes())
+        }
         _ => return false,
     }
     frame[l4 + 8..l4 + 12].copy_from_slice(&fack.ack.to_be_bytes());

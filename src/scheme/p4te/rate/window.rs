@@ -131,9 +131,9 @@ impl Flows {
         action: RateAction,
         rule: AckRule,
     ) -> Option<Fack> {
-        let has_echo = tcp::timestamps(frame, headers).is_some();
+        let (has_echo, bytes) = (tcp::timestamps(frame, headers).is_some(), self.params.bytes);
         let (flow, seq) = self.admitted(now, frame, headers)?;
-        flow.fack(seq, action, rule, has_echo)
+        flow.fack(seq, action, rule, has_echo, bytes)
     }
 
     /// The same for data at `seq` of the flow that the [`super::notice`] in `frame` is about.
@@ -145,8 +145,8 @@ impl Flows {
         (action, seq): (RateAction, u32),
         rule: AckRule,
     ) -> Option<Fack> {
-        let has_echo = tcp::timestamps(frame, headers).is_some();
-        self.noticed(now, frame, headers, seq)?.fack(seq, action, rule, has_echo)
+        let (has_echo, bytes) = (tcp::timestamps(frame, headers).is_some(), self.params.bytes);
+        self.noticed(now, frame, headers, seq)?.fack(seq, action, rule, has_echo, bytes)
     }
 
     /// Applies `action` to the flow of the data segment in `frame`, which [`Flows::sent`] has seen, by the
@@ -182,13 +182,13 @@ impl Flows {
     /// The flow that a notice is about, if rate control may act on its data at `seq`.
     fn noticed(&mut self, now: Instant, frame: &[u8], headers: &Headers, seq: u32) -> Option<&mut Flow> {
         let key = flow_key(&self.hash, frame, headers, Direction::Reverse)?;
-        self.slots.at_mut(key).flow(key, now).filter(|flow| flow.admits(seq, self.params.bytes))
+        self.slots.at_mut(key).flow(key, now).filter(|flow| flow.admits(seq, self.params.bytes) && flow.has_sent(seq))
     }
 }
 
 /// Whether a whole segment carries data and an acknowledgment, and neither opens nor ends anything.
 #[inline]
-fn is_data(frame: &[u8], headers: &Headers) -> bool {
+pub fn is_data(frame: &[u8], headers: &Headers) -> bool {
     let flags = tcp::flags(frame, headers.l4 as usize) & (tcp::ACK | tcp::SYN | tcp::FIN | tcp::RST);
     flags == tcp::ACK && tcp::payload_len(frame, headers) > 0
 }
