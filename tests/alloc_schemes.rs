@@ -81,7 +81,6 @@ struct Leaf {
     burst: Burst,
     out: Burst,
     now: Instant,
-    ends: [Ends; 2],
     data: Vec<u8>,
     seq: u32,
 }
@@ -100,7 +99,6 @@ impl Leaf {
             burst: Burst::new(),
             out: Burst::new(),
             now: Instant(SECONDS),
-            ends: [up, down],
             data: data.bytes(up),
             seq: 1_000,
         };
@@ -110,8 +108,7 @@ impl Leaf {
         let syn = Segment { ports: PORTS, seq: 999, flags: SYN, window: 9, ..Segment::default() };
         let frame = syn.bytes(up);
         leaf.arrive(0, &frame, 1);
-        let answer =
-            Segment { ports: (80, 40_000), ack: 1_000, flags: SYN | ACK, window: 9_000, ..Segment::default() };
+        let answer = Segment { ports: (80, 40_000), ack: 1_000, flags: SYN | ACK, window: 9_000, ..Segment::default() };
         let frame = answer.bytes(down);
         leaf.arrive(2, &frame, 1);
         let ack = Segment { ports: (80, 40_000), seq: 1, ack: 1_000, flags: ACK, window: 9_000, ..answer };

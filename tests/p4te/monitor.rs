@@ -33,7 +33,7 @@ fn figure_3_of_the_paper() {
 fn an_idle_port_reports_nothing_in_a_million_packets() {
     let mut rig = Rig::new(2, P4teOptions::default(), |c| (c.cir, c.pir) = (1_000_000, 1_000_000));
     for _ in 0..1_000 {
-        // 64,000 B-times of wire: the link is not busy.
+        // 12,000 B each 100 ms: the link is not busy.
         rig.now = rig.now + 100_000_000;
         rig.leave(A, 0, 1_000 / 8);
         rig.now = rig.now + 100_000_000;

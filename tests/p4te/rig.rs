@@ -5,7 +5,7 @@ use weft::dataplane::{self, Dataplane};
 use weft::fabric::view::{Cell, SchemeTable, Topic};
 use weft::fabric::{Fabric, FabricEgress, FabricIngress, Scheme, SchemeEgress, SchemePort};
 use weft::frame::{Burst, Frame, Pool};
-use weft::id::{PortId, PortKind};
+use weft::id::PortId;
 use weft::pisa::meter::Color;
 use weft::pisa::{EgressContext, EgressVerdict, Meta, Pipe, PortLimits, Switch};
 use weft::scheme::p4te::control::ControlPlane;
@@ -126,7 +126,8 @@ impl Rig {
         let mtus: Vec<u16> = config.ports.iter().map(|p| p.mtu.expect("topo sets each MTU")).collect();
         let mut scheme = dataplane::p4te_config(&config);
         change(&mut scheme);
-        let ingress = FabricIngress::new(dataplane::fabric_config(&config, &mtus, Pipe::ONLY), P4teIngress::new(scheme));
+        let ingress =
+            FabricIngress::new(dataplane::fabric_config(&config, &mtus, Pipe::ONLY), P4teIngress::new(scheme));
         let egress = FabricEgress::new(ToldEgress { inner: P4teEgress::new(scheme), last: [0; 64] });
         let control = ControlPlane::new(scheme.depth_step);
         let limits = dataplane::port_limits(&config);
@@ -164,17 +165,11 @@ impl Rig {
         Dataplane::set_port_up(&mut self.switch, PortId(port), up, &mut self.pool);
     }
 
-    /// Up ports by the configuration.
-    pub fn uplinks(&self) -> Vec<u8> {
-        let ports = (0..).zip(&self.config.ports);
-        ports.filter(|(_, p)| p.kind == PortKind::Up).map(|(id, _)| id).collect()
-    }
-
     fn frame(&self, what: What, to: Option<u8>, depth: u32) -> Vec<u8> {
         let (src, dst) = match (what.v6, to) {
             (false, Some(port)) => ("10.0.0.2".into(), format!("10.200.{port}.1")),
             (false, None) => ("10.0.0.2".into(), "10.0.1.2".into()),
-            (true, _) => ("fd00:0:0:77::2".to_string(), "fd00:0:0:1::2".to_string()),
+            (true, _) => ("fd00:0:0:0::2".to_string(), "fd00:0:0:1::2".to_string()),
         };
         let ends = Ends {
             src_mac: weft::wire::MacAddr([2, 0x68, 0, 0, 0, 2]),
@@ -244,7 +239,9 @@ impl Rig {
         let what = What { len: 1_000 - 42, ..What::new(SHORT, false, 1) };
         if color == Color::Red {
             // 20 times 1,024 B on the wire are more than both bursts of 12,500 B.
-            (0..20).for_each(|_| drop(self.send(what, Some(port), None)));
+            for _ in 0..20 {
+                self.send(what, Some(port), None);
+            }
             return;
         }
         self.now = self.now + 10 * MILLIS;
@@ -279,6 +276,17 @@ impl Rig {
             Cell::Ports(ports) => ports.iter().map(|p| p.0).collect(),
             ref other => panic!("{other:?}"),
         }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        self.switch.drain(self.now, &mut self.pool);
+        self.switch.ledger().check().expect("the books balance after a drain");
+        assert_eq!(self.pool.free_count(), self.pool.chunks(), "frames were lost");
     }
 }
 

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use weft::counters::{DropReason, Drops};
 use weft::dataplane::{self, Dataplane};
 use weft::fabric::view::{Cell, Topic};
 use weft::frame::{Burst, Frame, Pool};
@@ -58,10 +59,22 @@ pub struct Sim {
     pub seen: Vec<Seen>,
 }
 
+/// Gives a switch another address, and its neighbours the news.
+pub fn set_mac(fabric: &mut topo::Fabric, name: &str, mac: MacAddr) {
+    let old = fabric.switch(name).expect("a switch").config.mac;
+    for switch in &mut fabric.switches {
+        let config = &mut switch.config;
+        config.mac = if config.mac == old { mac } else { config.mac };
+        let peers = config.ports.iter_mut().filter_map(|port| port.peer_mac.as_mut());
+        peers.filter(|peer| **peer == old).for_each(|peer| *peer = mac);
+    }
+}
+
 /// Gives each switch an address with two low bits clear, as the flags of rate adaptation are towards hosts.
 pub fn plain_macs(fabric: &mut topo::Fabric) {
-    for (i, switch) in (1..).zip(&mut fabric.switches) {
-        switch.config.mac = MacAddr([2, 0x77, 0, 0, i, 4 * i]);
+    let names: Vec<String> = fabric.switches.iter().map(|s| s.name().into()).collect();
+    for (i, name) in (1..).zip(names) {
+        set_mac(fabric, &name, MacAddr([2, 0x77, 0, 1, i, 4 * i]));
     }
 }
 
@@ -217,6 +230,15 @@ impl Sim {
     pub fn take(&mut self, host: &str) -> Vec<Vec<u8>> {
         let (ours, _): (Vec<_>, Vec<_>) = std::mem::take(&mut self.seen).into_iter().partition(|s| s.to == host);
         ours.into_iter().map(|s| s.frame).collect()
+    }
+
+    /// Drops of all switches.
+    pub fn drops(&self) -> Vec<(DropReason, u64)> {
+        let mut all = Drops::default();
+        for n in &self.nodes {
+            n.plane.ledger().ports.iter().for_each(|(counters, _)| all.add(&counters.drops()));
+        }
+        all.nonzero().collect()
     }
 
     /// Ends the run: no frame is lost.
