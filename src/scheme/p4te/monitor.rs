@@ -133,13 +133,13 @@ impl Monitor {
         let state = &mut self.ports[port.index()];
         state.depth = depth;
         state.counts.packets += 1;
-        if let Some(change) = depth_change(state.old_depth, depth, self.delta) {
-            if report(cx, &mut state.counts, port, Event::Depth(depth)) {
-                state.old_depth = depth;
-                match change {
-                    Change::Increase => state.counts.increases += 1,
-                    Change::Decrease => state.counts.decreases += 1,
-                }
+        if let Some(change) = depth_change(state.old_depth, depth, self.delta)
+            && report(cx, &mut state.counts, port, Event::Depth(depth))
+        {
+            state.old_depth = depth;
+            match change {
+                Change::Increase => state.counts.increases += 1,
+                Change::Decrease => state.counts.decreases += 1,
             }
         }
         let color = state.meter.as_mut().map_or(Color::Green, |meter| meter.mark(cx.now, len));
