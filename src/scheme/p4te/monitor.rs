@@ -79,7 +79,10 @@ struct PortState {
     old_depth: u32,
     /// As last seen.
     depth: u32,
+    /// As last reported to the control plane.
     old_color: Color,
+    /// As last told to ingress. Not the same: of the two, only a report can be lost.
+    told_color: Color,
     /// None at a port without a rate: always green.
     meter: Option<UtilizationMeter>,
     counts: Counts,
@@ -137,12 +140,13 @@ impl Monitor {
             }
         }
         let color = state.meter.as_mut().map_or(Color::Green, |meter| meter.mark(cx.now, len));
-        if color != state.old_color {
+        if color != state.told_color {
             state.counts.colors += 1;
             cx.recirculate(ColorEvent { port, color });
-            if report(cx, &mut state.counts, port, Event::Color(color)) {
-                state.old_color = color;
-            }
+            state.told_color = color;
+        }
+        if color != state.old_color && report(cx, &mut state.counts, port, Event::Color(color)) {
+            state.old_color = color;
         }
         color
     }
