@@ -166,6 +166,8 @@ where
     fn remove_port(&mut self, now: Instant, id: PortId, pool: &mut Pool) {
         Dataplane::set_port_up(self, id, false, pool);
         Switch::remove_port(self, now, id, pool);
+        // What is said of it must not be taken to be about the next port with its number.
+        Switch::control(self, now);
         self.ingress_mut().remove_port(id);
         self.tell_scheme(now, id, None);
     }

@@ -84,7 +84,7 @@ struct PortState {
     depth: u32,
     /// As last reported to the control plane.
     old_color: Color,
-    /// As ingress knows it.
+    /// As last told to ingress. Not the same: of the two, only a report can be lost.
     told_color: Color,
     /// None at a port without a rate: always green.
     meter: Option<UtilizationMeter>,
