@@ -112,7 +112,7 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         ("[p4te]\nlarge_after = \"lots\"", "t.toml:13:15: p4te: large_after `lots` is not a size: write a number and a unit, like \"200KB\", \"64KiB\" or 1500"),
         ("[p4te]\nrate_adaptation = \"on\"", "t.toml:13:19: p4te: rate_adaptation: unknown value `on`: write one of `off`, `fack`, `clamp`"),
         ("[p4te]\nack = \"none\"", "t.toml:13:7: p4te: ack: unknown value `none`: write `safe` or `paper`"),
-        ("[p4te]\nwindow = 1459", "t.toml:13:10: p4te: window 1459 is out of range: write 1460 to 1073741824"),
+        ("[p4te]\nwindow = 1459", "t.toml:13:10: p4te: window 1459 is out of range: write 1460 to 268435456"),
         ("[p4te]\nrate_slots = 512", "t.toml:13:14: p4te: rate_slots 512 is no power of two from 1024 to 4194304: write 1024"),
         ("[hula]\nperiod = \"99us\"", "t.toml:13:10: hula: period 99us is out of range: write \"100us\" to \"10s\""),
         ("[hula]\nkeepalive = \"1999us\"", "t.toml:13:13: hula: keepalive 1999us is less than two periods of 1ms, one late probe would end a way: write \"2ms\" or more"),
@@ -250,7 +250,7 @@ fn lab_up(arguments: &[&str]) -> (Option<i32>, String) {
 fn a_lab_with_wrong_settings_is_misuse() {
     let fabric = ["--leaf-spine", "2x2"];
     let up = |more: &[&str]| lab_up(&[&fabric, more].concat());
-    let expected = "weft: --set p4te.window=1: p4te: window 1 is out of range: write 1460 to 1073741824\n";
+    let expected = "weft: --set p4te.window=1: p4te: window 1 is out of range: write 1460 to 268435456\n";
     assert_eq!(up(&["--set", "queues.packets=100", "--set", "p4te.window=1"]), (Some(2), expected.into()));
     let expected = "weft: --hello-interval is --set hello.interval: take one of the two out\n";
     assert_eq!(up(&["--hello-interval", "0", "--set", "hello.interval=0"]), (Some(2), expected.into()));

@@ -231,7 +231,7 @@ impl Rig {
 
     /// The control plane takes all reports.
     pub fn control(&mut self) {
-        while self.switch.control(self.now) > 0 {}
+        self.switch.control(self.now);
     }
 
     /// Makes the link of `port` have `color`.
