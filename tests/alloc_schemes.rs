@@ -156,7 +156,7 @@ impl Leaf {
 fn acted(leaf: &Leaf) -> u64 {
     let tables = leaf.plane.show(leaf.now, Topic::Flows);
     let rows = tables.iter().filter(|t| t.name == "rate_control").flat_map(|t| &t.rows);
-    rows.filter(|r| r[1] == Cell::from("fack made")).map(|r| if let Cell::Int(n) = r[2] { n } else { 0 }).sum()
+    rows.filter(|r| r[1] == Cell::from("fack_made")).map(|r| if let Cell::Int(n) = r[2] { n } else { 0 }).sum()
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use weft::config::diff::{Layout, diff};
-use weft::config::scheme::burst_bytes;
+use weft::config::scheme::{burst_bytes, cautions};
 use weft::config::{
     AckRule, FlowletOptions, Fraction, HulaOptions, RateAdaptation, Selector, Setting, SwitchConfig, Tables,
 };
@@ -264,4 +264,16 @@ fn a_lab_with_wrong_settings_is_misuse() {
         message.starts_with("weft: leaf-spine 2x2: switch leaf0: p4te: burst 1ms comes to 1250 bytes"),
         "{message}"
     );
+}
+
+#[test]
+fn what_is_seldom_meant_is_said() {
+    let said = |selector, up, tables| cautions(&parse(&tor(selector, "", up, tables))).join("; ");
+    let unpaced = said("hula", "", "");
+    assert!(unpaced.contains("up ports without one") && unpaced.contains("--rate"), "{unpaced}");
+    let paper = "[p4te]\nrate_adaptation = \"fack\"\nack = \"paper\"";
+    assert!(said("p4te", "rate = \"1Gbit\"", paper).contains("never get"));
+    for (selector, up, tables) in [("hula", "rate = \"1Gbit\"", ""), ("ecmp", "", paper), ("p4te", "rate = \"1Gbit\"", "")] {
+        assert_eq!(said(selector, up, tables), "");
+    }
 }

@@ -1,8 +1,10 @@
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
 
+use crate::config::scheme::cautions;
 use crate::config::{Selector, Setting, Tables, hello_interval};
 use crate::fault::Faults;
 use crate::lab::{self, DEFAULT_NAME, LabError, LabName, UpOptions};
@@ -11,7 +13,7 @@ use crate::topo::{DEFAULT_SEED, Fabric, FabricOptions, Shape};
 use crate::units::{BitRate, Duration};
 
 use super::run::Poll;
-use super::{Failure, Outcome, print, start_logging};
+use super::{Failure, Outcome, print, start_logging, tell};
 
 #[derive(Subcommand, Debug)]
 pub(super) enum LabCommand {
@@ -204,6 +206,10 @@ fn fabric(args: &UpArgs) -> Result<Fabric, Failure> {
 fn up(args: Box<UpArgs>) -> Outcome {
     let fabric = fabric(&args)?;
     let (switches, hosts) = (fabric.switches.len(), fabric.hosts.len());
+    // The same of many switches is said once.
+    for caution in fabric.switches.iter().flat_map(|s| cautions(&s.config)).collect::<BTreeSet<_>>() {
+        tell(format_args!("note: {caution}"));
+    }
     let report = lab::up(&UpOptions {
         fabric,
         name: args.name.clone(),

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use tracing::info;
 
+use crate::config::scheme::cautions;
 use crate::config::{PollMode, SwitchConfig};
 use crate::id::XdpMode;
 use crate::runtime::{self, RuntimeConfig, RuntimeError, Source, SwitchInstance};
 
-use super::{Failure, Outcome, print, start_logging};
+use super::{Failure, Outcome, print, start_logging, tell};
 
 #[derive(Args, Debug)]
 pub(super) struct RunArgs {
@@ -95,6 +96,9 @@ pub(super) fn check(args: CheckArgs) -> Outcome {
     let config = SwitchConfig::load(&args.config).map_err(Failure::misuse)?;
     if args.print {
         return print(config.to_toml().trim_end());
+    }
+    for caution in cautions(&config) {
+        tell(format_args!("note: {caution}"));
     }
     let ports = config.ports.len();
     print(&format!("{}: {} `{}` with {ports} ports is sound", args.config.display(), config.role, config.name))

@@ -152,6 +152,13 @@ pub(super) fn text(report: &Report, titled: bool) -> String {
                 total.queued
             )
         }
+        // The word that was asked with, and nothing under it.
+        Body::Scheme(tables)
+            if tables.len() == 1 && tables.values().all(|rows| rows.as_array().is_some_and(Vec::is_empty)) =>
+        {
+            let word = tables.keys().next().map_or("", String::as_str);
+            format!("the selector {} keeps no {word}", report.selector)
+        }
         Body::Scheme(tables) => {
             tables.iter().map(|(name, rows)| scheme_table(name, rows)).collect::<Vec<_>>().join("\n\n")
         }

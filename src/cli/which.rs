@@ -22,9 +22,9 @@ pub(super) struct Which {
     /// The switch, by its control socket
     #[arg(long)]
     socket: Option<PathBuf>,
-    /// The lab that the switch is of
-    #[arg(long, default_value = DEFAULT_NAME)]
-    name: LabName,
+    /// The lab that the switch is of [default: the lab of that default name, or else what `weft run` started]
+    #[arg(long)]
+    name: Option<LabName>,
 }
 
 impl Which {
@@ -33,14 +33,24 @@ impl Which {
         if let Some(socket) = &self.socket {
             return Ok(vec![socket.clone()]);
         }
+        let lab_name = match &self.name {
+            Some(name) if !name.is_running() => {
+                return Err(Failure::misuse(format!("lab `{name}` is not up: weft lab up --name {name} ...")));
+            }
+            Some(name) => name.clone(),
+            None => DEFAULT_NAME.parse().expect("a lab's name"),
+        };
         if let Some(name) = &self.switch {
-            let candidates = [self.name.socket(name), Path::new(SOCKETS).join(format!("{name}.sock"))];
+            let beside = Path::new(SOCKETS).join(format!("{name}.sock"));
+            let of_lab = lab_name.socket(name);
+            // Whoever names the lab means no switch beside it.
+            let candidates = if self.name.is_some() { vec![of_lab] } else { vec![of_lab, beside] };
             if let Some(found) = candidates.into_iter().find(|p| p.exists()) {
                 return Ok(vec![found]);
             }
         }
-        let lab = self.name.state_dir();
-        let running = in_scope(self.name.is_running().then_some(&lab), Path::new(SOCKETS));
+        let lab = lab_name.state_dir();
+        let running = in_scope(lab_name.is_running().then_some(&lab), Path::new(SOCKETS));
         let names: Vec<_> = running.iter().filter_map(|p| p.file_stem()?.to_str()).collect();
         match (&self.switch, running.len()) {
             (_, 0) => Err(Failure::misuse("no switch is running: start one with `weft run` or `weft lab up`")),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{Found, Table, label};
 use super::file::out_of_range;
 use super::{PortConfig, Selector, SwitchConfig};
+use crate::id::PortKind;
 use crate::pisa::meter::MAX_BURST;
 use crate::scheme::p4te::rate::MAX_BYTES;
 use crate::units::{BitRate, Bytes, Duration};
@@ -391,6 +392,28 @@ pub(super) fn selected(config: &SwitchConfig, found: &mut Found) {
             }
         }
     }
+}
+
+/// What is allowed, but seldom meant.
+pub fn cautions(config: &SwitchConfig) -> Vec<String> {
+    let mut cautions = Vec::new();
+    let unpaced = config.ports.iter().any(|p| p.kind == PortKind::Up && p.rate == BitRate(0));
+    if unpaced && matches!(config.selector, Selector::Hula | Selector::P4te) {
+        cautions.push(format!(
+            "{} measures a port's load against its rate, and there are up ports without one: set `rate` (in a lab --rate)",
+            config.selector
+        ));
+    }
+    let p4te = &config.p4te;
+    let facks = config.selector == Selector::P4te && p4te.rate_adaptation == RateAdaptation::Fack;
+    if facks && p4te.ack == AckRule::Paper {
+        cautions.push(
+            "ack = \"paper\" acknowledges what the receiver may never get: TCP connections that lose a segment then stay \
+             dead; for anything but reproducing the paper write \"safe\""
+                .into(),
+        );
+    }
+    cautions
 }
 
 /// A meter whose bucket does not hold a frame lets none conform. The slowest port is named, so that the

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use tracing::{info, warn};
 
 use crate::config::diff::Layout;
+use crate::config::scheme::cautions;
 use crate::config::{PortConfig, SwitchConfig};
 use crate::frame::{BURST, Pool};
 use crate::id::{PortKind, XdpMode};
@@ -76,6 +77,9 @@ pub(super) fn open_all(instances: Vec<SwitchInstance>, force: bool) -> Result<Ve
         }
         let identity = Identity::of(netns.as_deref());
         let layout = Layout::of(&config);
+        for caution in cautions(&config) {
+            warn!(switch = config.name, "{caution}");
+        }
         info!(switch = config.name, role = %config.role, selector = %config.selector, ports = ports.len(), "attached");
         let site = Site { netns, identity, devices, monitor, memory, source, layout, force };
         switches.push(Opened { config, pools, ports, site });

@@ -233,10 +233,10 @@ fn fack_run(decider: Decider, rule: AckRule, v6: bool) {
     }
     assert_eq!(c.heard.len() - facks.len(), c.genuine.len() - 1, "{case}: and all genuine ACKs");
     // Who acted.
-    let counts = ["fack made", "fack completed for another switch"].map(|what| sim.rate_count("leaf0", what));
+    let counts = ["fack_made", "fack_completed"].map(|what| sim.rate_count("leaf0", what));
     let all = facks.len() as u64;
     // Where the spine's link is yellow, leaf1's may not be.
-    let notices = ["spine0", "leaf1"].map(|switch| sim.rate_count(switch, "notice to the sender's leaf"));
+    let notices = ["spine0", "leaf1"].map(|switch| sim.rate_count(switch, "notice_sent"));
     match decider {
         // Where the leaf's link is yellow already or still, the spine's may not be.
         Decider::Leaf => assert!(counts[0] + counts[1] == all && counts[0] > 4 * counts[1], "{case}: {counts:?}"),
@@ -245,7 +245,7 @@ fn fack_run(decider: Decider, rule: AckRule, v6: bool) {
             assert!(counts == [0, all] && enough, "{case}: {counts:?}, {notices:?} notices");
         }
     }
-    assert_eq!(sim.rate_count("leaf1", "fack made"), 0, "{case}");
+    assert_eq!(sim.rate_count("leaf1", "fack_made"), 0, "{case}");
     sim.finish();
 }
 
@@ -294,8 +294,8 @@ fn both_on_the_way_may_decide_and_there_is_still_one_fack_per_b_bytes() {
             }
         }
     }
-    let by_leaf = sim.rate_count("leaf0", "fack made");
-    let by_spine = sim.rate_count("leaf0", "fack completed for another switch");
+    let by_leaf = sim.rate_count("leaf0", "fack_made");
+    let by_spine = sim.rate_count("leaf0", "fack_completed");
     assert!(by_leaf > 0 && by_spine > 0, "{by_leaf} by the leaf, {by_spine} by the spine");
     for c in &flows {
         let mut last = ISN;

@@ -71,7 +71,7 @@ fn no_fack_for_what_opens_ends_or_carries_no_data_and_none_for_udp_and_fragments
                     assert!(back.iter().all(|f| read(f).is_some_and(|got| got.window == W + W / 4)));
                 } else {
                     assert_eq!(back.len(), 0, "{what} by {decider:?}, v6 {v6}");
-                    assert_eq!(sim.rate_count("spine0", "notice to the sender's leaf"), 0, "{what}");
+                    assert_eq!(sim.rate_count("spine0", "notice_sent"), 0, "{what}");
                 }
                 sim.finish();
             }

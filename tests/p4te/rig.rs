@@ -271,8 +271,8 @@ impl Rig {
 
     /// Ports that ingress takes for yellow or red.
     pub fn busy(&self) -> Vec<u8> {
-        let tables = Dataplane::show(&self.switch, self.now, Topic::Flows);
-        match find(&tables, "port_util", |_| true)[0] {
+        let tables = Dataplane::show(&self.switch, self.now, Topic::Groups);
+        match find(&tables, "up_ports", |_| true)[2] {
             Cell::Ports(ports) => ports.iter().map(|p| p.0).collect(),
             ref other => panic!("{other:?}"),
         }

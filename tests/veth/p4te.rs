@@ -244,7 +244,7 @@ fn tcp_crosses_the_fabric_and_the_groups_change_under_load_and_come_back_at_rest
     for port in rows(&meters, "meters") {
         assert_eq!((&port["color"], number(port, "depth")), (&Value::from("green"), 0), "{port}");
         // CBS and PBS are 1 ms of 100 Mbit/s; a hello may just have taken some of it.
-        for bucket in ["committed_tokens", "peak_tokens"] {
+        for bucket in ["committed_bytes", "peak_bytes"] {
             assert!((12_000..=12_500).contains(&number(port, bucket)), "{port}");
         }
         if up.contains(port["port"].as_str().unwrap()) {
@@ -256,7 +256,7 @@ fn tcp_crosses_the_fabric_and_the_groups_change_under_load_and_come_back_at_rest
     }
     let classes = rows(&meters, "class_meters");
     let large = |port: &str| classes.iter().find(|row| row["port"] == port && row["class"] == "large").unwrap();
-    assert_eq!(number(large("h0-0-2"), "safe_rate"), 10_000_000);
+    assert_eq!(number(large("h0-0-2"), "safe_rate_bps"), 10_000_000);
     assert!(number(large("h0-0-2"), "above_safe_rate") > 0, "{meters}");
     let flows = show(&lab, "leaf0", "flows");
     assert_eq!(number(&rows(&flows, "flows")[0], "gap_us"), 500);
@@ -334,7 +334,7 @@ fn ipv6(host: &Host) -> IpAddr {
 fn facks_are_accepted(ack: &str, address: fn(&Host) -> IpAddr) -> Observed {
     let observed = observe(ack, address, &["p4te.rate_adaptation=fack", &format!("p4te.ack={ack}")]);
     let facks = |action| {
-        let outcomes = ["fack made", "fack completed for another switch"];
+        let outcomes = ["fack_made", "fack_completed"];
         outcomes.map(|outcome| acts(&observed.lab, "leaf0", action, outcome)).iter().sum::<u64>()
     };
     let made = ["decrease", "increase"].map(facks);
@@ -399,7 +399,7 @@ fn with_safe_facks_tcp_is_byte_exact_over_links_that_lose_frames() {
         let ends = flows.clone().map(Ending);
         wait_for("a megabyte of each flow, FACKs of both kinds", || {
             let made =
-                |action: &str| acts(&lab, "leaf0", action, "fack made") + acts(&lab, "leaf1", action, "fack made");
+                |action: &str| acts(&lab, "leaf0", action, "fack_made") + acts(&lab, "leaf1", action, "fack_made");
             flows.iter().all(|flow| flow.received.load(Ordering::Relaxed) > 1 << 20)
                 && made("increase") > 20
                 && made("decrease") > 0

@@ -16,9 +16,9 @@ fn expected(what: Show) -> &'static [&'static str] {
         Show::Umem => &["chunks", "=", "free", "with the kernel"],
         Show::Paths => &["prefix", "10.0.0.0/24", "fd00::/64", "segment"],
         // ECMP has none of them.
-        Show::Meters => &["no meters"],
-        Show::Groups => &["no groups"],
-        Show::Flows => &["no flows"],
+        Show::Meters => &["ecmp keeps no meters"],
+        Show::Groups => &["ecmp keeps no groups"],
+        Show::Flows => &["ecmp keeps no flows"],
         Show::Neighbours => &["address", "10.0.0.2", "fd00::3", "station", "h0-0-3"],
     }
 }

@@ -55,18 +55,18 @@ impl HulaIngress {
             ("received", received),
             ("taken", taken),
             ("replicated", replicated),
-            ("taken, not passed on: too soon after another", spaced),
-            ("taken, not passed on: no links left", expired),
-            ("not made: no frame", unmade),
-            ("refused: malformed", malformed),
-            ("refused: link not live", dead_link),
-            ("refused: own", own),
-            ("refused: worse way", worse),
-            ("refused: roundabout way", roundabout),
-            ("refused: table full", full),
-            ("refused: prefix of another", prefix_taken),
+            ("taken_too_soon_to_pass_on", spaced),
+            ("taken_no_links_left", expired),
+            ("not_made", unmade),
+            ("refused_malformed", malformed),
+            ("refused_link_not_live", dead_link),
+            ("refused_own", own),
+            ("refused_worse", worse),
+            ("refused_roundabout", roundabout),
+            ("refused_table_full", full),
+            ("refused_prefix_of_another", prefix_taken),
         ];
         let rows = counts.map(|(what, n)| vec![what.into(), n.into()]).to_vec();
-        SchemeTable { name: "probes", columns: &["probes", "count"], rows }
+        SchemeTable { name: "probes", columns: &["outcome", "count"], rows }
     }
 }

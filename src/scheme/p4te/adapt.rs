@@ -222,12 +222,12 @@ impl Adapter {
         let rows = [RateAction::Decrease, RateAction::Increase].into_iter().flat_map(|action| {
             let Acts { facks, completed, clamps, notices, not_due, not_made } = self.acts(action);
             let counts = [
-                ("fack made", facks),
-                ("fack completed for another switch", completed),
+                ("fack_made", facks),
+                ("fack_completed", completed),
                 ("clamp", clamps),
-                ("notice to the sender's leaf", notices),
-                ("nothing: not due, or flow not known", not_due),
-                ("nothing: no frame or not to be answered", not_made),
+                ("notice_sent", notices),
+                ("not_due", not_due),
+                ("not_made", not_made),
             ];
             counts.map(|(what, n)| vec![action.name().into(), what.into(), n.into()])
         });

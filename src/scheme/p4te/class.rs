@@ -156,7 +156,7 @@ impl Classes {
         });
         SchemeTable {
             name: "class_meters",
-            columns: &["port", "class", "safe_rate", "tokens", "packets", "above_safe_rate"],
+            columns: &["port", "class", "safe_rate_bps", "tokens_bytes", "packets", "above_safe_rate"],
             rows: rows.collect(),
         }
     }

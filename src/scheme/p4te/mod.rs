@@ -167,13 +167,14 @@ pub struct P4teIngress {
     classes: Classes,
     paths: Paths,
     adapter: Adapter,
+    live: PortMask,
 }
 
 impl P4teIngress {
     /// No port yet.
     pub fn new(config: P4teConfig) -> Self {
         let (classes, paths, adapter) = (Classes::new(&config), Paths::new(&config), Adapter::new(&config));
-        P4teIngress { config, classes, paths, adapter }
+        P4teIngress { config, classes, paths, adapter, live: PortMask::EMPTY }
     }
 
     /// The path selection, for tests and showing.
@@ -218,6 +219,10 @@ impl SchemeIngress for P4teIngress {
         self.paths.set_color(event);
     }
 
+    fn set_live(&mut self, live: PortMask) {
+        self.live = live;
+    }
+
     fn command(&mut self, _: Instant, groups: Groups) {
         self.paths.set_groups(groups);
     }
@@ -231,7 +236,7 @@ impl SchemeIngress for P4teIngress {
     fn show(&self, now: Instant, topic: Topic) -> Vec<SchemeTable> {
         match topic {
             Topic::Meters => vec![self.classes.show(now)],
-            Topic::Groups => Vec::new(),
+            Topic::Groups => vec![self.paths.show_ports(self.live)],
             Topic::Flows => self.paths.show(now).into_iter().chain(self.adapter.show()).collect(),
         }
     }

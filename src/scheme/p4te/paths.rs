@@ -136,7 +136,15 @@ impl Paths {
             columns: &["class", "on_preferred_port", "on_other_port"],
             rows: [Class::Short, Class::Large].map(row).to_vec(),
         };
-        let busy = SchemeTable { name: "port_util", columns: &["not_green"], rows: vec![vec![Cell::Ports(self.busy)]] };
-        vec![flowlet_table(&self.flowlets, now), flowlets, busy]
+        vec![flowlet_table(&self.flowlets, now), flowlets]
+    }
+
+    /// The ports that lead up, those of them that carry traffic, and those that ingress takes for yellow or red.
+    pub fn show_ports(&self, live: PortMask) -> SchemeTable {
+        SchemeTable {
+            name: "up_ports",
+            columns: &["all", "live", "not_green"],
+            rows: vec![vec![Cell::Ports(self.up), Cell::Ports(self.up.and(live)), Cell::Ports(self.busy)]],
+        }
     }
 }
