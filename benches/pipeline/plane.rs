@@ -97,7 +97,7 @@ impl Plane {
     pub fn new(setup: &Setup, flows: u64, traffic: &mut Traffic) -> Plane {
         let config = setup.config(flows);
         let plane = dataplane::build(&config, &[1500; (HOSTS + UPLINKS) as usize]);
-        let probes = (setup.selector == "hula").then(|| Probes { next: Instant::ZERO, sent: 0, load: Random(2) });
+        let probes = (setup.selector == "hula").then_some(Probes { next: Instant::ZERO, sent: 0, load: Random(2) });
         let mut plane = Plane { plane, now: Instant(1), probes, aside: Burst::new() };
         (0..HOSTS).for_each(|host| plane.announce(host, traffic));
         (0..HOSTS).for_each(|host| plane.open(host, traffic));
