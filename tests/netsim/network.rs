@@ -77,7 +77,7 @@ struct Attachment {
 
 enum Kind {
     Switch(Box<dyn Dataplane>),
-    Host(Box<Host>, Pacer),
+    Host(Host, Box<Pacer>),
 }
 
 struct Node {
@@ -116,7 +116,7 @@ impl Network {
         };
         let host = |h: &weft::topo::Host| {
             let cable = fabric.links.iter().find(|l| l.a.node == h.name).expect("a link for each host");
-            (h.name.clone(), Kind::Host(Box::new(Host::new(h.clone())), Pacer::new(cable.rate)))
+            (h.name.clone(), Kind::Host(Host::new(h.clone()), Box::new(Pacer::new(cable.rate))))
         };
         let (names, kinds): (Vec<_>, Vec<_>) =
             fabric.switches.iter().map(switch).chain(fabric.hosts.iter().map(host)).unzip();
