@@ -67,7 +67,7 @@ impl Bridge {
     /// Notes that `source` sent from `port`; whether that was news, or is worth saying again. A station
     /// that moved is believed at once. A full table or quota first forgets who has aged, at most once a
     /// [`SWEEP`], then learns no more: the frames of a station that is not known are flooded.
-    #[inline]
+    #[inline(always)]
     pub fn learn(&mut self, now: Instant, source: MacAddr, port: PortId) -> bool {
         let key = source.to_u64();
         let last = (key, Station { port, seen: now });

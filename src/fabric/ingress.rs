@@ -232,7 +232,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
     }
 
     /// A frame from a host: for the gateway, for a station of the segment, or for all of them.
-    #[inline]
+    #[inline(always)]
     fn host_frame(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
         let (port, source, destination) = (meta.ingress_port, ethernet::src(frame), ethernet::dst(frame));
         if source.is_multicast() {
@@ -306,14 +306,14 @@ impl<S: SchemeIngress> FabricIngress<S> {
     }
 
     /// What the scheme says, or else the route.
-    #[inline]
+    #[inline(never)]
     fn routed(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
         let verdict = self.scheme.intercept(cx, frame, meta);
         verdict.unwrap_or_else(|| self.route(cx, frame, meta))
     }
 
     /// Layer-3 forwarding of a packet that was addressed to this switch's MAC.
-    #[inline]
+    #[inline(always)]
     fn route(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
         if let Some(fault) = meta.headers.fault {
             return Verdict::Drop(fault);
@@ -374,7 +374,6 @@ impl<S: SchemeIngress> FabricIngress<S> {
     }
 
     /// To a host of the segment, whose MAC the neighbour cache knows or finds out.
-    #[inline]
     fn deliver(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
         let address = destination(frame, meta);
         let (neighbour, probe) = match self.neighbours.lookup(cx.now, address) {

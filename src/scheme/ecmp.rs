@@ -35,7 +35,7 @@ impl SchemeIngress for EcmpIngress {
     type Feedback = ();
     type Command = ();
 
-    #[inline]
+    #[inline(always)]
     fn choose(&mut self, _: Instant, group: &Group, _: &mut Frame, meta: &mut Meta) -> Option<PortId> {
         group.pick(meta.flow_hash)
     }

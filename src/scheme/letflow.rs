@@ -78,7 +78,7 @@ impl SchemeIngress for LetFlowIngress {
         self.flowlets.prefetch(meta.flow_hash);
     }
 
-    #[inline]
+    #[inline(always)]
     fn choose(&mut self, now: Instant, group: &Group, _: &mut Frame, meta: &mut Meta) -> Option<PortId> {
         let members = group.members();
         if members.len() < 2 {

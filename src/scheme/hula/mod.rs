@@ -307,7 +307,7 @@ impl SchemeIngress for HulaIngress {
         self.flowlets.prefetch(meta.flow_hash);
     }
 
-    #[inline]
+    #[inline(always)]
     fn choose(&mut self, now: Instant, group: &Group, frame: &mut Frame, meta: &mut Meta) -> Option<PortId> {
         if let [only] = group.members() {
             return Some(*only);

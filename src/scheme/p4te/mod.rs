@@ -193,7 +193,7 @@ impl SchemeIngress for P4teIngress {
         self.adapter.prefetch(meta);
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrived(&mut self, now: Instant, frame: &mut Frame, meta: &mut Meta) {
         let class = self.classes.of(now, frame, meta);
         let color = self.classes.meter(now, meta.ingress_port, class, on_wire(frame.len()));
@@ -207,7 +207,7 @@ impl SchemeIngress for P4teIngress {
         self.adapter.intercept(cx, frame, meta)
     }
 
-    #[inline]
+    #[inline(always)]
     fn choose(&mut self, now: Instant, group: &Group, frame: &mut Frame, meta: &mut Meta) -> Option<PortId> {
         let to = self.paths.choose(now, group, meta.flow_hash, Tag(meta.scheme).class())?;
         self.adapter.leaves_rack(now, frame, meta);
@@ -266,7 +266,7 @@ impl SchemeEgress for P4teEgress {
     type Feedback = ColorEvent;
     type Digest = Digest;
 
-    #[inline]
+    #[inline(always)]
     fn leaving(
         &mut self,
         cx: &mut EgressContext<'_, ColorEvent, Digest>,

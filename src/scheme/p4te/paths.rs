@@ -69,7 +69,7 @@ impl Paths {
 
     /// The live port of `group` that a packet of the flow with `hash` takes; `None` if there is none. What leads
     /// down is a single match (section 4.2): no flowlet, no choice beyond the hash.
-    #[inline]
+    #[inline(always)]
     pub fn choose(&mut self, now: Instant, group: &Group, hash: u64, class: Class) -> Option<PortId> {
         let members = group.serving();
         if members.len() < 2 || members.and(self.up) != members {

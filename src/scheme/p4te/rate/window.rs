@@ -68,6 +68,7 @@ impl Flows {
     /// that to its own sequence number; sent again, it does not set it back.
     ///
     /// `flow_hash` is the packet's ([`FlowHash::packet`]), by the seed of [`Flows::new`].
+    #[inline]
     pub fn sent(&mut self, now: Instant, frame: &[u8], headers: &Headers, flow_hash: u64) -> bool {
         debug_assert_eq!(flow_hash, self.hash.packet(frame, headers));
         if !has_key(frame, headers) {
