@@ -425,7 +425,7 @@ prop_compose! {
         safe in (1_000u32..=1_000_000, 1_000u32..=1_000_000),
         bursts in (80_000_000u64..=1_000_000_000, 80_000_000u64..=1_000_000_000),
         dscps in any::<u64>(),
-        (large_after, window, power) in (any::<u64>(), 1460u64..=1 << 30, 10u32..=22),
+        (large_after, window, power) in (any::<u64>(), 1460u64..=1 << 28, 10u32..=22),
         rate_adaptation in prop::sample::select(vec![RateAdaptation::Off, RateAdaptation::Fack, RateAdaptation::Clamp]),
         ack in prop::sample::select(vec![AckRule::Safe, AckRule::Paper]),
     ) -> P4teOptions {

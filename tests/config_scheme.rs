@@ -273,7 +273,9 @@ fn what_is_seldom_meant_is_said() {
     assert!(unpaced.contains("up ports without one") && unpaced.contains("--rate"), "{unpaced}");
     let paper = "[p4te]\nrate_adaptation = \"fack\"\nack = \"paper\"";
     assert!(said("p4te", "rate = \"1Gbit\"", paper).contains("never get"));
-    for (selector, up, tables) in [("hula", "rate = \"1Gbit\"", ""), ("ecmp", "", paper), ("p4te", "rate = \"1Gbit\"", "")] {
+    for (selector, up, tables) in
+        [("hula", "rate = \"1Gbit\"", ""), ("ecmp", "", paper), ("p4te", "rate = \"1Gbit\"", "")]
+    {
         assert_eq!(said(selector, up, tables), "");
     }
 }
