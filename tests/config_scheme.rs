@@ -129,19 +129,21 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
 }
 
 /// 1 ms of 10 Mbit/s is 1250 bytes; a frame of 1500 bytes of IP takes 14 of header and 24 of FCS, preamble
-/// and gap on the wire, 1538, for which 1230.4 us are needed at that rate, and 1 ms at 12.304 Mbit/s.
+/// and gap on the wire, 1538, for which 1230.4 us are needed at that rate, and 900 us at 13.672 Mbit/s.
 #[test]
 fn a_burst_that_holds_no_frame_of_a_port_names_the_port_and_the_least_that_would_do() {
-    let text = tor("p4te", "rate = \"1Gbit\"", "rate = \"10Mbit\"", "[p4te]\nclass_burst = \"2ms\"\nburst = \"1ms\"");
+    let text = tor("p4te", "rate = \"1Gbit\"", "rate = \"10Mbit\"", "[p4te]\nclass_burst = \"2ms\"\nburst = \"900us\"");
     assert_eq!(
         refusal(&text),
-        "t.toml:14:9: p4te: burst 1ms comes to 1250 bytes at the 10Mbit of port \"up0\", \
+        "t.toml:14:9: p4te: burst 900us comes to 1125 bytes at the 10Mbit of port \"up0\", \
          one frame of its MTU takes 1538: write \"1231us\" or more"
     );
-    parse(&text.replace("burst = \"1ms\"", "burst = \"1231us\""));
-    parse(&text.replace("rate = \"10Mbit\"", "rate = \"12304kbit\""));
-    assert!(refusal(&text.replace("rate = \"10Mbit\"", "rate = \"12303kbit\"")).contains("1537 bytes"));
-    assert!(refusal(&text.replace("rate = \"10Mbit\"", "rate = \"12304kbit\"\nmtu = 1501")).contains("takes 1539"));
+    parse(&text.replace("burst = \"900us\"", "burst = \"1231us\""));
+    parse(&text.replace("rate = \"10Mbit\"", "rate = \"13672kbit\""));
+    assert!(refusal(&text.replace("rate = \"10Mbit\"", "rate = \"13671kbit\"")).contains("1537 bytes"));
+    assert!(refusal(&text.replace("rate = \"10Mbit\"", "rate = \"13672kbit\"\nmtu = 1501")).contains("takes 1539"));
+    // The default grows to a frame.
+    parse(&tor("p4te", "rate = \"1Gbit\"", "rate = \"1Mbit\"", ""));
     // Without a rate there is no meter, and no other scheme has any.
     parse(&text.replace("rate = \"10Mbit\"", ""));
     parse(&text.replace("\"p4te\"", "\"letflow\""));
@@ -258,10 +260,10 @@ fn a_lab_with_wrong_settings_is_misuse() {
     assert_eq!(code, Some(2));
     assert!(message.contains("`p4te` sets no key: write TABLE.KEY=VALUE"), "{message}");
     // What depends on the fabric's rates.
-    let (code, message) = up(&["--selector", "p4te", "--rate", "10Mbit", "--set", "p4te.burst=1ms"]);
+    let (code, message) = up(&["--selector", "p4te", "--rate", "10Mbit", "--set", "p4te.burst=900us"]);
     assert_eq!(code, Some(2));
     assert!(
-        message.starts_with("weft: leaf-spine 2x2: switch leaf0: p4te: burst 1ms comes to 1250 bytes"),
+        message.starts_with("weft: leaf-spine 2x2: switch leaf0: p4te: burst 900us comes to 1125 bytes"),
         "{message}"
     );
 }

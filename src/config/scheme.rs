@@ -385,9 +385,13 @@ pub(super) fn selected(config: &SwitchConfig, found: &mut Found) {
     }
     if selector == Selector::P4te {
         let mut notes = Notes { table: Table::P4te, found };
-        for (key, time) in [("burst", config.p4te.burst), ("class_burst", config.p4te.class_burst)] {
-            // What is out of range at every port is said once, by `tables`.
-            if BURST.contains(&time.0) {
+        let (own, default) = (&config.p4te, P4teOptions::default());
+        for (key, time, default) in
+            [("burst", own.burst, default.burst), ("class_burst", own.class_burst, default.class_burst)]
+        {
+            // What is out of range at every port is said once, by `tables`. The default is a frame at ports where it
+            // would be less: nobody has asked for that.
+            if BURST.contains(&time.0) && time != default {
                 burst(key, time, &config.ports, &mut notes);
             }
         }
