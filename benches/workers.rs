@@ -86,7 +86,8 @@ impl Worker {
                 self.arrive();
                 self.plane.receive(self.now, PortId(0), &mut self.pool, &mut self.burst);
             }
-            if turn % BURSTS == BURSTS - 1 && self.exchange.is_used() {
+            let turn_ends = turn % BURSTS == BURSTS - 1;
+            if turn_ends && self.exchange.is_used() && self.plane.handing().len() >= BURST {
                 self.exchange.send(self.plane.as_mut(), &mut self.pool);
             }
             self.depart();
