@@ -13,6 +13,7 @@ use weft::counters::DropReason;
 use weft::fabric::HelloMode;
 use weft::id::PortId;
 use weft::id::PortKind::{Down, Host, Up};
+use weft::rng::Rng;
 use weft::scheme::hula::util::Estimator;
 use weft::scheme::hula::{HulaConfig, HulaConfigError, HulaCounters};
 use weft::time::{Instant, MICROS, SECONDS};
@@ -271,6 +272,29 @@ fn every_tor_learns_the_ways_to_all_others_at_one_probe_a_link_tor_and_period() 
         }
         sim.finish();
     }
+}
+
+#[test]
+fn under_changing_load_no_link_carries_more_probes_than_at_rest() {
+    const PERIODS: u64 = 100;
+    let fabric = fat_tree();
+    let mut sim = Sim::new(&fabric, &config());
+    let mut rng = Rng::new(1);
+    let hosts: Vec<&str> = fabric.hosts.iter().map(|h| h.name.as_str()).collect();
+    for source in 0..PERIODS as u16 * 10 {
+        // Eight packets each 20 us, from anywhere to another rack: a quarter of what sixteen hosts can send.
+        let [from, to] = [(); 2].map(|()| hosts[rng.below(hosts.len() as u64) as usize]);
+        if fabric.host(from).unwrap().tor != fabric.host(to).unwrap().tor {
+            (0..8).for_each(|_| sim.udp(from, to, (source, 80), false, 1_200));
+        }
+        sim.run_for(CONFIG.period / 10);
+    }
+    let worst = sim.probes.iter().max_by_key(|(_, n)| **n).expect("probes");
+    assert!(*worst.1 <= PERIODS, "{worst:?}");
+    let counters: Vec<_> = fabric.switches.iter().map(|s| sim.scheme(s.name()).counters()).collect();
+    let spaced: u64 = counters.iter().map(|c| c.spaced).sum();
+    assert!(spaced > PERIODS, "better ways were found within a period: {spaced}");
+    sim.finish();
 }
 
 /// Loads the way from `from` to `to` with one flow, then lets other flows start at `other`, which is in the
