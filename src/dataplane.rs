@@ -3,10 +3,7 @@
 
 use ipnet::IpNet;
 
-use crate::config::{
-    AckRule, FlowletOptions, HelloOptions, HulaOptions, PortConfig, QueueOptions, RateAdaptation, Selector,
-    SwitchConfig,
-};
+use crate::config::{FlowletOptions, HelloOptions, HulaOptions, PortConfig, QueueOptions, Selector, SwitchConfig};
 use crate::counters::{Ledger, PortCounters};
 use crate::fabric::link::LinkView;
 use crate::fabric::note::Note;
@@ -23,7 +20,7 @@ use crate::scheme::ecmp::{Ecmp, EcmpEgress, EcmpIngress};
 use crate::scheme::hula::{Hula, HulaConfig, HulaEgress, HulaIngress};
 use crate::scheme::letflow::{Choice, LetFlow, LetFlowEgress, LetFlowIngress};
 use crate::scheme::p4te::control::ControlPlane;
-use crate::scheme::p4te::{P4te, P4teConfig, P4teEgress, P4teIngress, RateConfig, RateMode, rate};
+use crate::scheme::p4te::{P4te, P4teConfig, P4teEgress, P4teIngress, RateConfig, rate};
 use crate::time::Instant;
 
 /// A switch whose scheme the caller need not know. The methods are those of [`Switch`], a burst a
@@ -340,15 +337,8 @@ fn hula_config(config: &SwitchConfig) -> HulaConfig {
 pub fn p4te_config(config: &SwitchConfig) -> P4teConfig {
     let o = &config.p4te;
     let rate = RateConfig {
-        mode: match o.rate_adaptation {
-            RateAdaptation::Off => RateMode::Off,
-            RateAdaptation::Fack => RateMode::Fack,
-            RateAdaptation::Clamp => RateMode::Clamp,
-        },
-        rule: match o.ack {
-            AckRule::Safe => rate::AckRule::Safe,
-            AckRule::Paper => rate::AckRule::Paper,
-        },
+        mode: o.rate_adaptation,
+        rule: o.ack,
         params: rate::Params { bytes: o.window.0 as u32, ..rate::Params::default() },
         slots: o.rate_slots as usize,
     };

@@ -7,6 +7,21 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct BitRate(pub u64);
 
+impl BitRate {
+    /// So many millionths of the rate, at most all of it; rounded down to whole bit/s.
+    pub fn share(self, millionths: u32) -> BitRate {
+        let share = u128::from(self.0) * u128::from(millionths.min(1_000_000)) / 1_000_000;
+        BitRate(share as u64)
+    }
+
+    /// What passes in so many nanoseconds, rounded down; at most what 64 bits hold.
+    pub fn bytes_in(self, nanoseconds: u64) -> Bytes {
+        const BIT_NANOSECONDS_PER_BYTE: u128 = 8_000_000_000;
+        let bytes = u128::from(self.0) * u128::from(nanoseconds) / BIT_NANOSECONDS_PER_BYTE;
+        Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+}
+
 /// A size in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Bytes(pub u64);

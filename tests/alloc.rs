@@ -1,14 +1,14 @@
 //! The packet path takes no memory: after a warm-up, frames are received, forwarded and transmitted
 //! without one allocation.
-#![expect(unsafe_code, reason = "a global allocator that counts")]
 
+mod counting;
 #[path = "packets/mod.rs"]
 mod packets;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
+use counting::ALLOCATIONS;
 use packets::{Ends, arp, solicitation, udp};
 use weft::fabric::{Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, HelloConfig, HelloMode};
 use weft::frame::{BURST, Burst, Pool};
@@ -19,34 +19,6 @@ use weft::time::{Instant, MICROS, MILLIS};
 use weft::units::BitRate;
 use weft::wire::MacAddr;
 use weft::wire::hello::{FRAME_LEN, Hello, LinkEnd, LinkState};
-
-/// The system's allocator, counting.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is handed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as in `alloc`; the memory came from there.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as in `dealloc`.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const SWITCH: MacAddr = MacAddr([2, 0x77, 0, 0, 0, 1]);
 const HOST: MacAddr = MacAddr([2, 0x68, 0, 0, 0, 2]);

@@ -1,7 +1,7 @@
 //! The packet path takes no memory whatever the scheme: a leaf of each selector in its steady state, P4TE with its
 //! control plane and with FACKs made.
-#![expect(unsafe_code, reason = "a global allocator that counts")]
 
+mod counting;
 #[path = "packets/mod.rs"]
 mod packets;
 #[path = "p4te/tcp.rs"]
@@ -15,9 +15,9 @@ mod rig {
     }
 }
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
+use counting::ALLOCATIONS;
 use packets::{Ends, arp};
 use tcp::{ACK, SYN, Segment};
 use weft::config::{P4teOptions, RateAdaptation, Selector, SwitchConfig};
@@ -29,34 +29,6 @@ use weft::time::{Instant, MICROS, SECONDS};
 use weft::topo::{Fabric, FabricOptions};
 use weft::units::{BitRate, Bytes};
 use weft::wire::MacAddr;
-
-/// The system's allocator, counting.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is handed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as in `alloc`; the memory came from there.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as in `dealloc`.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// The host at port 0 of leaf0, and one of leaf1.
 const HOST: MacAddr = MacAddr([2, 0x68, 0, 0, 0, 2]);

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use weft::config::diff::{Layout, diff};
-use weft::config::scheme::{burst_bytes, cautions};
+use weft::config::scheme::cautions;
 use weft::config::{
     AckRule, FlowletOptions, Fraction, HulaOptions, RateAdaptation, Selector, Setting, SwitchConfig, Tables,
 };
@@ -84,7 +84,7 @@ fn fractions_are_decimals_from_0_to_1_and_exact() {
         assert!(error.ends_with("write a number from 0 to 1 with at most six decimals, like 0.75"), "{error}");
     }
     assert_eq!(Fraction::from_ppm(950_000).of(BitRate(10_000_000_000)), BitRate(9_500_000_000));
-    assert_eq!(burst_bytes(Duration(1_000_000), BitRate(1_000_000_000)), Bytes(125_000));
+    assert_eq!(BitRate(1_000_000_000).bytes_in(1_000_000), Bytes(125_000));
 }
 
 #[test]

@@ -6,13 +6,13 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
 use super::error::{Found, Table, label};
 use super::file::out_of_range;
 use super::{PortConfig, Selector, SwitchConfig};
 use crate::id::PortKind;
 use crate::pisa::meter::MAX_BURST;
+pub use crate::scheme::p4te::RateAdaptation;
+pub use crate::scheme::p4te::rate::AckRule;
 use crate::scheme::p4te::rate::MAX_BYTES;
 use crate::units::{BitRate, Bytes, Duration};
 use crate::wire::ethernet::{HEADER_LEN, WIRE_OVERHEAD};
@@ -66,8 +66,7 @@ impl Fraction {
 
     /// That share of `rate`, rounded down to whole bit/s.
     pub fn of(self, rate: BitRate) -> BitRate {
-        let share = u128::from(rate.0) * u128::from(self.0) / u128::from(MILLION);
-        BitRate(u64::try_from(share).expect("a fraction of a rate is at most the rate"))
+        rate.share(self.0)
     }
 }
 
@@ -141,31 +140,6 @@ impl Default for FlowletOptions {
     fn default() -> Self {
         FlowletOptions { gap: Duration(500_000), slots: 65_536 }
     }
-}
-
-/// What P4TE does about a flow that uses too much, or too little, of a link (P4TE, section 4.3).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RateAdaptation {
-    /// Nothing: path selection only.
-    #[default]
-    Off,
-    /// Sends the sender an acknowledgement with a changed window, as the paper does.
-    Fack,
-    /// Changes the window of the receiver's own acknowledgements at the first-hop ToR: an extension, for a
-    /// lone FACK is undone by the next of those.
-    Clamp,
-}
-
-/// Which byte a FACK acknowledges.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AckRule {
-    /// Never more than the receiver has acknowledged itself.
-    #[default]
-    Safe,
-    /// The byte after the segment's first, as the paper says, whether or not it arrived.
-    Paper,
 }
 
 /// `[p4te]`: P4TE (Computer Networks 215, 2022; arXiv 2207.09378). Defaults are the paper's where it has one.
@@ -256,11 +230,6 @@ impl Default for HulaOptions {
         let period = Duration(1_000_000);
         HulaOptions { period, keepalive: HulaOptions::default_keepalive(period), max_tors: 256 }
     }
-}
-
-/// Bytes that pass in `time` at `rate`, rounded down.
-pub fn burst_bytes(time: Duration, rate: BitRate) -> Bytes {
-    Bytes(u64::try_from(u128::from(time.0) * u128::from(rate.0) / BIT_NANOSECONDS).unwrap_or(u64::MAX))
 }
 
 /// Nanoseconds in which a rate of 1 bit/s makes a byte.
@@ -431,7 +400,7 @@ fn burst(key: &'static str, time: Duration, ports: &[PortConfig], notes: &mut No
         (Duration(u64::try_from(time).unwrap_or(u64::MAX)), frame)
     };
     if let Some(port) = metered().max_by_key(|p| least(p).0) {
-        let (bytes, (needed, frame)) = (burst_bytes(time, port.rate), least(port));
+        let (bytes, (needed, frame)) = (port.rate.bytes_in(time.0), least(port));
         if bytes.0 < frame as u64 {
             notes.note(
                 key,
@@ -444,14 +413,14 @@ fn burst(key: &'static str, time: Duration, ports: &[PortConfig], notes: &mut No
         }
     }
     if let Some(port) = metered().max_by_key(|p| p.rate)
-        && burst_bytes(time, port.rate) > MAX_BURST
+        && port.rate.bytes_in(time.0) > MAX_BURST
     {
         let most = u128::from(MAX_BURST.0) * BIT_NANOSECONDS / u128::from(port.rate.0) / 1_000 * 1_000;
         notes.note(
             key,
             format_args!(
                 "{key} {time} comes to {} bytes at the {} of port \"{}\", a meter counts {}: write \"{}\" or less",
-                burst_bytes(time, port.rate).0,
+                port.rate.bytes_in(time.0).0,
                 port.rate,
                 port.interface,
                 MAX_BURST.0,

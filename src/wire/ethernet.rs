@@ -12,6 +12,12 @@ pub const MIN_FRAME: usize = 60;
 /// Bytes a frame takes on the wire beside its own: FCS 4, preamble and SFD 8, inter-frame gap 12.
 pub const WIRE_OVERHEAD: usize = 24;
 
+/// Bytes of the wire that a frame of `len` bytes takes: padding, FCS, preamble and gap included.
+#[inline]
+pub const fn on_wire(len: usize) -> usize {
+    (if len < MIN_FRAME { MIN_FRAME } else { len }) + WIRE_OVERHEAD
+}
+
 /// IPv4.
 pub const ETHERTYPE_IPV4: u16 = 0x0800;
 /// ARP.

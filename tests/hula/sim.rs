@@ -8,11 +8,12 @@ use weft::fabric::{Fabric, FabricEgress, FabricIngress};
 use weft::frame::{Burst, Frame, Pool};
 use weft::id::{PortId, PortKind};
 use weft::pisa::{Pipe, Switch};
-use weft::scheme::hula::{Hula, HulaConfig, HulaEgress, HulaIngress, on_wire};
+use weft::scheme::hula::{Hula, HulaConfig, HulaEgress, HulaIngress};
 use weft::time::{Instant, SECONDS};
 use weft::topo;
 use weft::units::BitRate;
 use weft::wire::MacAddr;
+use weft::wire::ethernet::on_wire;
 use weft::wire::hula::{is_probe, read};
 use weft::wire::parse::{PROTO_UDP, parse};
 
@@ -246,7 +247,7 @@ impl Sim {
         if self.dead.contains(&(node, port)) {
             return self.pool.free(frame);
         }
-        let bits = u64::from(on_wire(frame.len())) * 8 * SECONDS;
+        let bits = on_wire(frame.len()) as u64 * 8 * SECONDS;
         let at = self.now + bits / n.rates[port.index()].0 + PROPAGATION;
         self.cause(at, peer, What::Arrive(peer_port, frame));
     }

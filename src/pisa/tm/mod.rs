@@ -183,7 +183,7 @@ impl TrafficManager {
         let q = p.queues.iter_mut().find(|q| !q.is_empty())?;
         let Packet { frame, mut meta } = q.pop()?;
         meta.deq_qdepth = p.queues[Queue::Data as usize].packets() as u32;
-        p.pacer.sent(frame.len().max(ethernet::MIN_FRAME) + ethernet::WIRE_OVERHEAD);
+        p.pacer.sent(ethernet::on_wire(frame.len()));
         if p.is_empty() {
             self.backlog = self.backlog.without(port);
         }

@@ -53,7 +53,7 @@ use crate::pisa::table::Group;
 use crate::pisa::{Action, Context, EgressContext, EgressVerdict, Meta, Queue, Verdict};
 use crate::time::Instant;
 use crate::units::BitRate;
-use crate::wire::ethernet::{MIN_FRAME, WIRE_OVERHEAD};
+use crate::wire::ethernet::on_wire;
 use crate::wire::hula::{self, FRAME_LEN, MAX_LINKS, Probe};
 use crate::wire::{Headers, L3, MacAddr, ipv4, ipv6};
 
@@ -94,15 +94,9 @@ impl SchemeEgress for HulaEgress {
         frame: &mut Frame,
         _: &mut Meta,
     ) -> EgressVerdict {
-        cx.recirculate(Sent { port, bytes: on_wire(frame.len()) });
+        cx.recirculate(Sent { port, bytes: on_wire(frame.len()) as u32 });
         EgressVerdict::Send
     }
-}
-
-/// Bytes that a frame of `len` bytes takes of the wire, as the pacer counts them.
-#[inline]
-pub fn on_wire(len: usize) -> u32 {
-    (len.max(MIN_FRAME) + WIRE_OVERHEAD) as u32
 }
 
 /// What became of probes.

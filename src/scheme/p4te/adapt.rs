@@ -17,7 +17,7 @@ use crate::wire::{Headers, L3, MacAddr};
 use super::monitor::Digest;
 use super::rate::{Flows, RateAction, decide, fack, notice};
 use super::tag::Tag;
-use super::{ColorEvent, P4teConfig, RateConfig, RateMode};
+use super::{ColorEvent, P4teConfig, RateAdaptation, RateConfig};
 
 /// Which ports lead to hosts, which to other switches.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ impl Adapter {
     /// No port yet.
     pub fn new(config: &P4teConfig) -> Self {
         let rate = config.rate;
-        let slots = if rate.mode == RateMode::Off { 1 } else { rate.slots };
+        let slots = if rate.mode == RateAdaptation::Off { 1 } else { rate.slots };
         Adapter {
             config: rate,
             mac: config.mac,
@@ -99,7 +99,7 @@ impl Adapter {
     /// Asks for the flow of a packet that a host here has sent, ahead of [`Adapter::leaves_rack`].
     #[inline]
     pub fn prefetch(&self, meta: &Meta) {
-        if self.config.mode != RateMode::Off && self.kinds.hosts.contains(meta.ingress_port) {
+        if self.config.mode != RateAdaptation::Off && self.kinds.hosts.contains(meta.ingress_port) {
             self.flows.prefetch(meta.flow_hash);
         }
     }
@@ -108,7 +108,7 @@ impl Adapter {
     /// elsewhere advertises to a sender here.
     #[inline]
     pub fn arrived(&mut self, now: Instant, frame: &mut Frame, meta: &Meta, tag: &mut Tag) {
-        if self.config.mode == RateMode::Off || !self.kinds.fabric.contains(meta.ingress_port) {
+        if self.config.mode == RateAdaptation::Off || !self.kinds.fabric.contains(meta.ingress_port) {
             return;
         }
         if !matches!(meta.headers.kind, L3::Ipv4 | L3::Ipv6) || meta.headers.fault.is_some() {
@@ -127,7 +127,7 @@ impl Adapter {
     /// A packet is routed to another rack: if a host here has sent it, its flow is looked after here.
     #[inline]
     pub fn leaves_rack(&mut self, now: Instant, frame: &Frame, meta: &mut Meta) {
-        if self.config.mode == RateMode::Off || meta.own || !self.kinds.hosts.contains(meta.ingress_port) {
+        if self.config.mode == RateAdaptation::Off || meta.own || !self.kinds.hosts.contains(meta.ingress_port) {
             return;
         }
         if self.flows.sent(now, frame, &meta.headers, meta.flow_hash) {
@@ -141,7 +141,7 @@ impl Adapter {
     #[inline]
     pub fn intercept(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Option<Verdict> {
         let tag = Tag(meta.scheme);
-        if self.config.mode == RateMode::Off || (tag.called().is_none() && !tag.is_notice()) {
+        if self.config.mode == RateAdaptation::Off || (tag.called().is_none() && !tag.is_notice()) {
             return None;
         }
         if let Some(action) = tag.called().filter(|_| meta.own) {
@@ -161,7 +161,7 @@ impl Adapter {
         let headers = &meta.headers;
         let acts = &mut self.acts[action as usize];
         let is_first_hop = self.kinds.hosts.contains(meta.ingress_port);
-        if is_first_hop && self.config.mode == RateMode::Clamp {
+        if is_first_hop && self.config.mode == RateAdaptation::Clamp {
             *match self.flows.clamp(cx.now, frame, headers, action) {
                 true => &mut acts.clamps,
                 false => &mut acts.not_due,
@@ -198,7 +198,7 @@ impl Adapter {
     /// Does what a notice asks for; whether `frame` is a FACK now, to be sent on.
     fn noticed(&mut self, now: Instant, frame: &mut Frame, headers: &Headers, what: (RateAction, u32)) -> bool {
         let acts = &mut self.acts[what.0 as usize];
-        if self.config.mode == RateMode::Clamp {
+        if self.config.mode == RateAdaptation::Clamp {
             *match self.flows.clamp_noticed(now, frame, headers, what) {
                 true => &mut acts.clamps,
                 false => &mut acts.not_due,
@@ -216,7 +216,7 @@ impl Adapter {
 
     /// What became of the calls; nothing if rate adaptation is off.
     pub fn show(&self) -> Vec<SchemeTable> {
-        if self.config.mode == RateMode::Off {
+        if self.config.mode == RateAdaptation::Off {
             return Vec::new();
         }
         let rows = [RateAction::Decrease, RateAction::Increase].into_iter().flat_map(|action| {
@@ -242,7 +242,7 @@ impl Adapter {
 /// Rate adaptation at egress.
 #[derive(Debug)]
 pub struct Asker {
-    mode: RateMode,
+    mode: RateAdaptation,
     kinds: Kinds,
     /// Decreases, increases called for.
     called: [u64; 2],
@@ -272,7 +272,7 @@ impl Asker {
         meta: &Meta,
         color: Color,
     ) {
-        if self.mode == RateMode::Off {
+        if self.mode == RateAdaptation::Off {
             return;
         }
         let mut tag = Tag(meta.scheme);
@@ -281,7 +281,7 @@ impl Asker {
             && let Some(action) = decide(tag.incoming(), color)
         {
             // What only lifts a clamp, if there is one, must not keep a busy link further on from setting it.
-            let settles = action == RateAction::Decrease || self.mode == RateMode::Fack;
+            let settles = action == RateAction::Decrease || self.mode == RateAdaptation::Fack;
             if self.call(cx, frame, meta, action) && settles {
                 tag.control();
             }
@@ -314,7 +314,7 @@ impl Asker {
 
     /// What was called for; nothing if rate adaptation is off.
     pub fn show(&self) -> Vec<SchemeTable> {
-        if self.mode == RateMode::Off {
+        if self.mode == RateAdaptation::Off {
             return Vec::new();
         }
         let [decrease, increase] = self.called;

@@ -21,16 +21,19 @@ pub mod paths;
 pub mod rate;
 mod tag;
 
+use serde::{Deserialize, Serialize};
+
 use crate::fabric::view::{Cell, SchemeTable, Topic};
 use crate::fabric::{Scheme, SchemeEgress, SchemeIngress, SchemePort};
 use crate::frame::Frame;
 use crate::id::{PortId, PortKind, PortMask};
-use crate::pisa::meter::{Color, OneRateConfig, TrTcmConfig};
+use crate::pisa::meter::{Color, MAX_BURST, OneRateConfig, TrTcmConfig};
 use crate::pisa::table::Group;
 use crate::pisa::{Context, EgressContext, EgressVerdict, Meta, Verdict};
-use crate::time::{Instant, SECONDS};
+use crate::time::Instant;
 use crate::units::{BitRate, Bytes};
-use crate::wire::{MacAddr, ethernet};
+use crate::wire::MacAddr;
+use crate::wire::ethernet::{self, on_wire};
 
 use adapt::{Adapter, Asker};
 use class::{Class, Classes};
@@ -75,14 +78,17 @@ pub struct P4teConfig {
     pub rate: RateConfig,
 }
 
-/// By what means flows are slowed down and sped up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RateMode {
-    /// Not at all.
+/// By what means flows are slowed down and sped up (section 4.3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RateAdaptation {
+    /// Not at all: path selection only.
+    #[default]
     Off,
-    /// By FACKs, as in the paper.
+    /// By FACKs, as in the paper: acknowledgements with a changed window.
     Fack,
-    /// By the windows of genuine ACKs: ours.
+    /// By the windows of the receiver's own acknowledgements, changed at the first-hop ToR: an extension, for a
+    /// lone FACK is undone by the next of those.
     Clamp,
 }
 
@@ -90,7 +96,7 @@ pub enum RateMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateConfig {
     /// By what means.
-    pub mode: RateMode,
+    pub mode: RateAdaptation,
     /// What a FACK acknowledges.
     pub rule: AckRule,
     /// B and the like.
@@ -104,7 +110,7 @@ impl P4teConfig {
     pub fn utilisation(&self, port: &SchemePort) -> Option<TrTcmConfig> {
         let largest = largest(port);
         let burst = burst(port.rate, self.burst, largest);
-        TrTcmConfig::new(share(port.rate, self.cir), share(port.rate, self.pir), burst, burst, largest).ok()
+        TrTcmConfig::new(port.rate.share(self.cir), port.rate.share(self.pir), burst, burst, largest).ok()
     }
 
     /// The meter of what a class of traffic sends in by a port; none without a rate.
@@ -114,31 +120,18 @@ impl P4teConfig {
             Class::Large => self.safe_large,
         };
         let largest = largest(port);
-        OneRateConfig::new(share(port.rate, safe), burst(port.rate, self.class_burst, largest), largest).ok()
+        OneRateConfig::new(port.rate.share(safe), burst(port.rate, self.class_burst, largest), largest).ok()
     }
-}
-
-/// `millionths` of a rate, rounded down.
-fn share(rate: BitRate, millionths: u32) -> BitRate {
-    BitRate((u128::from(rate.0) * u128::from(millionths) / 1_000_000) as u64)
 }
 
 /// Bytes that `rate` carries in `nanoseconds`, at least `largest` and at most what a bucket counts.
 fn burst(rate: BitRate, nanoseconds: u64, largest: Bytes) -> Bytes {
-    let bytes = u128::from(rate.0) * u128::from(nanoseconds) / u128::from(8 * SECONDS);
-    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).min(crate::pisa::meter::MAX_BURST.0);
-    Bytes(bytes.max(largest.0))
+    Bytes(rate.bytes_in(nanoseconds).0.min(MAX_BURST.0).max(largest.0))
 }
 
 /// The largest frame of a port on the wire.
 fn largest(port: &SchemePort) -> Bytes {
     Bytes(on_wire(usize::from(port.mtu) + ethernet::HEADER_LEN + 2 * ethernet::TAG_LEN) as u64)
-}
-
-/// Bytes that a frame takes on the wire, as the pacer counts them: a port that sends at its rate is used wholly,
-/// whatever its frames' lengths.
-fn on_wire(len: usize) -> usize {
-    len.max(ethernet::MIN_FRAME) + ethernet::WIRE_OVERHEAD
 }
 
 /// A port's utilisation changed its color: what the recirculated packet of section 4.1.2 carries.

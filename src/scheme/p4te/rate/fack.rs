@@ -17,19 +17,22 @@
 //! sender send what the receiver may have no room for, which is then lost. For a decrease that lasts and
 //! harms nobody, see [`super::clamp`].
 
+use serde::{Deserialize, Serialize};
+
 use crate::frame::Frame;
 use crate::wire::parse::PROTO_TCP;
 use crate::wire::{Headers, L3, MacAddr, checksum, ethernet, ipv4, ipv6, tcp};
 
 /// What a FACK acknowledges.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum AckRule {
-    /// The data's sequence number + 1, as in the paper: also what the receiver has not got, so that a loss
-    /// afterwards can't be repaired and the connection stalls.
-    Paper,
     /// The highest acknowledgment number that the receiver has sent itself: nothing new, ever.
     #[default]
     Safe,
+    /// The data's sequence number + 1, as in the paper: also what the receiver has not got, so that a loss
+    /// afterwards can't be repaired and the connection stalls.
+    Paper,
 }
 
 /// What a FACK says.
