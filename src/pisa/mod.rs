@@ -12,6 +12,8 @@
 
 /// What egress tells the control plane.
 pub mod digest;
+pub mod dre;
+mod epochs;
 pub mod flowlet;
 /// The seeded hash of flows.
 pub mod hash;
@@ -20,6 +22,7 @@ pub mod meta;
 pub mod meter;
 /// What leaves the pipeline beside the frame itself.
 pub mod outbox;
+pub mod pat;
 /// Switches on several workers.
 pub mod pipe;
 /// The two stages of a program.
