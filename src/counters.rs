@@ -46,6 +46,15 @@ drop_reasons! {
     BadHello = "bad_hello",
     /// A scheme's probe that fails its own rules, or of a version not known here.
     BadProbe = "bad_probe",
+    /// A scheme's tag, from another switch, that ends too soon, does not fit what is known of the fabric, or is
+    /// around something that no switch tags.
+    BadTag = "bad_tag",
+    /// A tag that has no business here: a message between other switches than those that got it.
+    StrayTag = "stray_tag",
+    /// A scheme's tag sent by a host, which no host may.
+    TagFromHost = "tag_from_host",
+    /// A scheme's tag on its way to a host: it must not get there.
+    TagToHost = "tag_to_host",
     /// An ICMP echo request to the switch with a wrong ICMP checksum.
     BadIcmpChecksum = "bad_icmp_checksum",
     /// Not addressed to this switch's MAC on a port that only routes.
@@ -63,7 +72,7 @@ drop_reasons! {
     TtlExpired = "ttl_expired",
     /// No route to the destination.
     NoRoute = "no_route",
-    /// The route's group has no live port.
+    /// The route's group has no live port, or the scheme knows that none leads on.
     EmptyGroup = "empty_group",
     /// Longer than the egress MTU and not to be fragmented.
     TooBig = "too_big",

@@ -248,7 +248,14 @@ fn fabric_port(port: &PortConfig, mtu: u16) -> FabricPort {
 
 /// A port as a scheme sees it.
 fn scheme_port(port: &PortConfig, mtu: u16) -> SchemePort {
-    SchemePort { kind: port.kind, rate: port.rate, mtu }
+    SchemePort {
+        kind: port.kind,
+        rate: port.rate,
+        mtu,
+        tx_mtu: port.mtu_on(mtu),
+        peer: port.peer_mac.unwrap_or(crate::config::FABRIC_MAC),
+        uplink: None,
+    }
 }
 
 /// Addresses of a configuration, with `routes` to the ports of a running switch.

@@ -4,12 +4,14 @@ use std::fmt::Debug;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
+use crate::counters::DropReason;
 use crate::frame::Frame;
 use crate::id::{PortId, PortKind, PortMask};
 use crate::pisa::table::Group;
-use crate::pisa::{Context, Control, EgressContext, EgressVerdict, Meta, Verdict};
+use crate::pisa::{Context, Control, EgressContext, EgressVerdict, Meta, Queue, Verdict};
 use crate::time::Instant;
 use crate::units::BitRate;
+use crate::wire::MacAddr;
 
 use super::view::{SchemeTable, Topic};
 
@@ -22,6 +24,24 @@ pub struct SchemePort {
     pub rate: BitRate,
     /// Largest IP packet that may arrive or leave, in bytes.
     pub mtu: u16,
+    /// Largest IP packet that may leave, in bytes.
+    pub tx_mtu: u16,
+    /// Destination MAC of what a scheme sends by a fabric port.
+    pub peer: MacAddr,
+    /// Of an up port: its number among the links to the tier above that every switch of this tier has, if it was
+    /// given one.
+    pub uplink: Option<u8>,
+}
+
+/// What becomes of a frame that only the scheme can read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Handled {
+    /// This.
+    Verdict(Verdict),
+    /// It is routed by its IP destination, with the tag that the scheme has left in it: `meta.headers`, `meta.tag` and
+    /// `meta.flow_hash` say what is behind that. In [`Queue::Control`] it is a message between switches: no host
+    /// is told what becomes of it.
+    Route(Queue),
 }
 
 /// A scheme's part in ingress. Every hook but [`SchemeIngress::choose`] has a default that does
@@ -57,10 +77,18 @@ pub trait SchemeIngress {
         None
     }
 
-    /// A frame on a fabric port that is neither IP nor ARP: the scheme's own message, if it says so.
+    /// A frame on a fabric port that is neither IP nor ARP: the scheme's own message, or one that it has tagged, if
+    /// it says so.
     #[inline]
-    fn message(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Option<Verdict> {
+    fn message(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Option<Handled> {
         let _ = (cx, frame, meta);
+        None
+    }
+
+    /// A frame of a host that is neither IP nor ARP: why no host may send it, if the scheme says so.
+    #[inline]
+    fn forbids(&mut self, frame: &Frame, meta: &Meta) -> Option<DropReason> {
+        let _ = (frame, meta);
         None
     }
 

@@ -12,7 +12,7 @@ use crate::wire::{L3, MacAddr, ethernet, hello, ipv4, ipv6};
 use super::bridge::{self, Bridge};
 use super::change::{Forwarding, broadcast};
 use super::fib::{Fib, NextHop};
-use super::hooks::SchemeIngress;
+use super::hooks::{Handled, SchemeIngress};
 use super::link::{HelloConfig, HelloMode, Links};
 use super::martian::{martian_v4, martian_v6};
 use super::neighbour::{Due, Lookup, Neighbours};
@@ -134,6 +134,8 @@ pub struct FabricIngress<S> {
     pub(super) neighbours: Neighbours,
     pub(super) storm: Vec<RateLimit>,
     pub(super) icmp_errors: RateLimit,
+    /// While a message between switches is routed: no host has sent it, so none is told of an error.
+    pub(super) quiet: bool,
     /// The same for each ingress port.
     pub(super) port_errors: Vec<RateLimit>,
 }
@@ -174,6 +176,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
             neighbours: Neighbours::new(config.seed),
             storm: vec![storm(); config.ports.len()],
             icmp_errors: RateLimit::default(),
+            quiet: false,
             port_errors: vec![port_errors(); config.ports.len()],
             ports: config.ports,
         }
@@ -252,10 +255,11 @@ impl<S: SchemeIngress> FabricIngress<S> {
             return match meta.headers.kind {
                 L3::Arp => self.arp(cx, frame, meta).unwrap_or(Verdict::Drop(DropReason::NoListener)),
                 L3::Ipv4 | L3::Ipv6 => self.route(cx, frame, meta),
-                L3::Other => Verdict::Drop(DropReason::NoListener),
+                L3::Other => Verdict::Drop(self.scheme.forbids(frame, meta).unwrap_or(DropReason::NoListener)),
             };
         }
         let answered = match meta.headers.kind {
+            L3::Other => self.scheme.forbids(frame, meta).map(Verdict::Drop),
             L3::Arp => self.arp(cx, frame, meta),
             L3::Ipv6 => self.neighbour_discovery(cx, frame, meta),
             _ => None,
@@ -268,7 +272,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
     fn bridged(&mut self, cx: &Context<'_>, frame: &Frame, meta: &Meta, destination: MacAddr) -> Verdict {
         let from = meta.ingress_port;
         let len = frame.len() - meta.headers.l3 as usize;
-        let fits = |port: PortId| len <= usize::from(room(self.ports[port.index()].mtu, meta));
+        let fits = |port: PortId| len <= usize::from(room(self.ports[port.index()].mtu, meta.headers.l3));
         if !destination.is_multicast()
             && let Some(to) = self.bridge.lookup(cx.now, destination)
         {
@@ -295,14 +299,31 @@ impl<S: SchemeIngress> FabricIngress<S> {
             if hello::is_hello(frame, &meta.headers) {
                 return self.hello(cx.now, frame, meta);
             }
-            let verdict = self.scheme.message(cx, frame, meta);
-            return verdict.unwrap_or(Verdict::Drop(DropReason::UnknownEthertype));
+            return self.message(cx, frame, meta);
         }
         let destination = ethernet::dst(frame);
         if destination != self.mac && destination != self.fabric_mac {
             return Verdict::Drop(DropReason::NotForUs);
         }
         self.routed(cx, frame, meta)
+    }
+
+    /// A frame that only the scheme can read.
+    fn message(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
+        match self.scheme.message(cx, frame, meta) {
+            None => Verdict::Drop(DropReason::UnknownEthertype),
+            Some(Handled::Verdict(verdict)) => verdict,
+            Some(Handled::Route(Queue::Data)) => self.route(cx, frame, meta),
+            Some(Handled::Route(Queue::Control)) => {
+                self.quiet = true;
+                let verdict = self.route(cx, frame, meta);
+                self.quiet = false;
+                match verdict {
+                    Verdict::Forward(to, _) => Verdict::Forward(to, Queue::Control),
+                    verdict => verdict,
+                }
+            }
+        }
     }
 
     /// What the scheme says, or else the route.
@@ -417,7 +438,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
     /// Whether the packet fits `mtu`; if not, its sender is told. weft does not fragment.
     #[inline]
     pub(super) fn fits(&mut self, cx: &mut Context<'_>, frame: &Frame, meta: &Meta, mtu: u16) -> bool {
-        let mtu = room(mtu, meta);
+        let mtu = room(mtu, meta.headers.l3);
         let fits = meta.headers.end - meta.headers.l3 <= mtu;
         if !fits {
             self.icmp_error(cx, frame, meta, IcmpError::TooBig { mtu });
@@ -444,12 +465,12 @@ impl<S: SchemeIngress> FabricIngress<S> {
     }
 }
 
-/// What an MTU leaves for a packet behind the frame's tags. A link carries its MTU with one tag; each
-/// further one takes its 4 bytes from the packet (the kernel drops a frame over MTU + 18 unseen).
+/// What an MTU leaves for a packet that begins at `l3`, behind the frame's tags. A link carries its MTU with one VLAN tag; what tags
+/// take beyond its 4 bytes they take from the packet (the kernel drops a frame over MTU + 18 unseen).
 #[inline]
-fn room(mtu: u16, meta: &Meta) -> u16 {
-    let further = meta.headers.tags().saturating_sub(1) * ethernet::TAG_LEN;
-    mtu.saturating_sub(further as u16)
+pub(super) fn room(mtu: u16, l3: u16) -> u16 {
+    let behind_one = (ethernet::HEADER_LEN + ethernet::TAG_LEN) as u16;
+    mtu.saturating_sub(l3.saturating_sub(behind_one))
 }
 
 #[inline]

@@ -10,6 +10,7 @@
 /// The learning bridge of a ToR's host ports.
 pub mod bridge;
 pub mod change;
+pub mod clos;
 /// The egress stage.
 pub mod egress;
 /// Routes.
@@ -32,7 +33,7 @@ use crate::pisa::Program;
 
 pub use change::Forwarding;
 pub use egress::FabricEgress;
-pub use hooks::{Scheme, SchemeControl, SchemeEgress, SchemeIngress, SchemePort};
+pub use hooks::{Handled, Scheme, SchemeControl, SchemeEgress, SchemeIngress, SchemePort};
 pub use ingress::{FabricConfig, FabricIngress, FabricPort};
 pub use link::{HelloConfig, HelloMode};
 

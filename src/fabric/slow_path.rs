@@ -151,7 +151,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
         };
         let Some(source) = source else { return };
         // A packet of the switch's own that failed is nobody's to be told of.
-        if meta.own || !reply::may_answer_with_error(frame, &meta.headers) {
+        if meta.own || self.quiet || !reply::may_answer_with_error(frame, &meta.headers) {
             return;
         }
         // The port's own first: who is over it must not use up what is for all.
@@ -159,7 +159,10 @@ impl<S: SchemeIngress> FabricIngress<S> {
             return;
         }
         let write = |out: &mut Frame| {
-            reply::icmp_error(error, frame, &meta.headers, source, out).then_some(()).ok_or(DropReason::NoFrame)
+            let written = reply::icmp_error(error, frame, &meta.headers, source, out);
+            // It goes back with the VLAN tags of its cause, not with what a scheme had to say.
+            let plain = written && out.remove(ethernet::ADDRESSES_LEN, meta.tag.into());
+            plain.then_some(()).ok_or(DropReason::NoFrame)
         };
         // The packet it is about is dropped and counted whether or not its sender can be told.
         let _ = self.originate(cx, frame, meta, 0, write);

@@ -14,6 +14,8 @@ pub struct Meta {
     pub recirculations: u8,
     /// Whether the switch made the frame, rather than received it; [`super::Outbox::generate`] sets it.
     pub own: bool,
+    /// Bytes of a scheme's tag between the Ethernet addresses and the VLAN tags or EtherType; `headers` are behind it.
+    pub tag: u8,
     /// Seeded hash of the flow; 0 until the program computes it.
     pub flow_hash: u64,
     /// Depth of the queue in packets when the frame joined it.
@@ -35,6 +37,7 @@ impl Meta {
             ingress_port: port,
             recirculations: 0,
             own: false,
+            tag: 0,
             flow_hash: 0,
             enq_qdepth: 0,
             deq_qdepth: 0,

@@ -5,6 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Bytes of destination, source and EtherType.
 pub const HEADER_LEN: usize = 14;
+/// Bytes of destination and source.
+pub const ADDRESSES_LEN: usize = 12;
 /// Bytes of one 802.1Q or 802.1ad tag.
 pub const TAG_LEN: usize = 4;
 /// Shortest frame without FCS (IEEE 802.3); shorter ones are padded on a real wire.

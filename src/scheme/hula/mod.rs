@@ -45,7 +45,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::counters::DropReason;
 use crate::fabric::view::{SchemeTable, Topic, flowlet_table};
-use crate::fabric::{FabricConfig, Scheme, SchemeEgress, SchemeIngress, SchemePort};
+use crate::fabric::{FabricConfig, Handled, Scheme, SchemeEgress, SchemeIngress, SchemePort};
 use crate::frame::Frame;
 use crate::id::{MAX_PORTS, PortId, PortKind, PortMask, SwitchId};
 use crate::pisa::flowlet::FlowletTable;
@@ -322,17 +322,17 @@ impl SchemeIngress for HulaIngress {
         Some(port)
     }
 
-    fn message(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Option<Verdict> {
+    fn message(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Option<Handled> {
         if !hula::is_probe(frame, &meta.headers) {
             return None;
         }
         self.counters.received += 1;
         let Ok(probe) = hula::read(frame, &meta.headers) else {
             self.counters.malformed += 1;
-            return Some(Verdict::Drop(DropReason::BadProbe));
+            return Some(Handled::Verdict(Verdict::Drop(DropReason::BadProbe)));
         };
         self.heard(cx, &probe, meta.ingress_port);
-        Some(Verdict::Consume)
+        Some(Handled::Verdict(Verdict::Consume))
     }
 
     #[inline]

@@ -1,0 +1,211 @@
+use crate::counters::DropReason;
+use crate::fabric::Handled;
+use crate::fabric::clos::{Clos, Direction};
+use crate::frame::Frame;
+use crate::id::{PortId, PortMask};
+use crate::pisa::pat::{Lookup, Origin, Path};
+use crate::pisa::{Context, Meta, Queue, Verdict};
+use crate::time::Instant;
+use crate::wire::caft::{MAX_METRICS, Metric, Metrics, Tag, Trip};
+
+use super::tor::{RESPONSE, RESPONSE_IN_POD};
+use super::{CaftIngress, REQUEST_UP, RESPONSE_UP};
+
+impl CaftIngress {
+    /// A packet from below, or of the switch itself, for another pod.
+    #[inline(always)]
+    pub(super) fn upwards(
+        &mut self,
+        now: Instant,
+        serving: PortMask,
+        frame: &mut Frame,
+        meta: &mut Meta,
+    ) -> Option<PortId> {
+        let failed = self.failures.of(now, || self.clos.pods().destination(frame, &meta.headers));
+        let usable = PortMask(serving.0 & !failed.0);
+        if meta.scheme != 0 {
+            return self.tagged_upwards(now, usable, frame, meta);
+        }
+        if Clos::is_tracked(&meta.headers)
+            && let Lookup::Own(path) = self.pat.lookup(now, meta.flow_hash)
+            && path.valid
+        {
+            if usable.contains(path.port) {
+                return Some(path.port);
+            }
+            self.pat.invalidate(now, meta.flow_hash);
+        }
+        self.spread(usable, meta)
+    }
+
+    fn spread(&mut self, usable: PortMask, meta: &Meta) -> Option<PortId> {
+        let port = Clos::spread(usable, meta.flow_hash);
+        self.counters.no_path += u64::from(port.is_none());
+        port
+    }
+
+    /// A1, A6: adds what this switch knows of its uplinks.
+    #[inline(never)]
+    fn tagged_upwards(
+        &mut self,
+        now: Instant,
+        usable: PortMask,
+        frame: &mut Frame,
+        meta: &mut Meta,
+    ) -> Option<PortId> {
+        let port = self.spread(usable, meta)?;
+        let Ok((mut tag, _)) = Tag::read(frame, self.clos.tpid()) else { return None };
+        let request = meta.scheme == REQUEST_UP;
+        let direction = if request { Direction::Egress } else { Direction::Ingress };
+        let own = self.clos.uplinks().metrics(now, direction);
+        let fits = tag.metrics.len() + own.len() <= MAX_METRICS;
+        if fits {
+            tag.metrics.extend(own.as_slice());
+        }
+        if !fits || !self.clos.put(port, frame, meta, &tag) {
+            if !request {
+                return None;
+            }
+            self.untag(frame, meta);
+        }
+        if request {
+            self.counters.requests_up += 1;
+            let path = Path { port, valid: false, origin: Origin::Ecmp };
+            if !self.pat.insert(now, meta.flow_hash, path) {
+                self.counters.unkept += 1;
+            }
+        } else {
+            self.counters.responses_up += 1;
+        }
+        Some(port)
+    }
+
+    /// A packet with a tag.
+    pub(super) fn at_agg(
+        &mut self,
+        cx: &mut Context<'_>,
+        tag: Tag,
+        frame: &mut Frame,
+        meta: &mut Meta,
+    ) -> Handled {
+        let drop = |reason| Handled::Verdict(Verdict::Drop(reason));
+        let n = tag.metrics.len();
+        let from_core = self.clos.is_up(meta.ingress_port);
+        let pods = self.clos.pods();
+        let inwards = pods.destination(frame, &meta.headers).is_some_and(|pod| pods.is_own(pod));
+        let whole = Clos::is_tracked(&meta.headers);
+        match (tag.trip, from_core) {
+            (Trip::Outbound, _) if n == 0 => match whole && from_core && inwards {
+                true => self.chosen(cx.now, frame, meta),
+                false => drop(DropReason::StrayTag),
+            },
+            (Trip::Outbound, _) if !whole => {
+                self.counters.requests_odd += 1;
+                Clos::strip(frame, meta);
+                Handled::Route(Queue::Data)
+            }
+            (Trip::Outbound, true) => {
+                self.counters.requests_down += 1;
+                if inwards {
+                    self.choose_core(cx, &tag, frame, meta);
+                }
+                Handled::Route(Queue::Data)
+            }
+            (Trip::Outbound, false) => {
+                meta.scheme = REQUEST_UP;
+                Handled::Route(Queue::Data)
+            }
+            (Trip::Inbound, _) if !whole => drop(DropReason::BadTag),
+            (Trip::Inbound, true) if !inwards => drop(DropReason::StrayTag),
+            (Trip::Inbound, true) if n != RESPONSE + self.clos.uplinks().count() => drop(DropReason::BadTag),
+            (Trip::Inbound, true) => self.complete(cx.now, &tag, frame, meta),
+            (Trip::Inbound, false) if n != if inwards { RESPONSE_IN_POD } else { RESPONSE } => {
+                drop(DropReason::BadTag)
+            }
+            (Trip::Inbound, false) => {
+                meta.scheme = RESPONSE_UP;
+                Handled::Route(Queue::Control)
+            }
+        }
+    }
+
+    /// A3, A4: the end of a request's way up and down: of the cores, which is the best one.
+    fn choose_core(&mut self, cx: &mut Context<'_>, tag: &Tag, frame: &mut Frame, meta: &mut Meta) {
+        let uplinks = self.clos.uplinks();
+        let n = uplinks.count();
+        let Some(of_tor) = tag.metrics.len().checked_sub(n).filter(|of_tor| *of_tor > 0) else {
+            self.counters.requests_odd += 1;
+            Clos::strip(frame, meta);
+            return;
+        };
+        let (tor, egress) = tag.metrics.as_slice().split_at(of_tor);
+        let ingress = uplinks.metrics(cx.now, Direction::Ingress);
+        let best = self.best(meta.flow_hash, egress, ingress.as_slice());
+        self.learn(cx.now, frame, meta, egress);
+        let mut metrics = Metrics::default();
+        metrics.extend(tor);
+        metrics.extend(&best.map_or([Metric::FAILED; 2], |m| [egress[m], ingress.as_slice()[m]]));
+        match best.and_then(|m| self.clos.uplinks().port(m)) {
+            Some(port) => {
+                let choice = Tag { trip: Trip::Outbound, metrics: Metrics::default() };
+                let made = self.clos.say(cx, port, &choice, frame, meta);
+                *(if made { &mut self.counters.choices_sent } else { &mut self.counters.unmade }) += 1;
+            }
+            None => self.counters.no_second += 1,
+        }
+        if !self.clos.replace(frame, meta, &Tag { trip: Trip::Outbound, metrics }) {
+            self.untag(frame, meta);
+        }
+    }
+
+    /// A5: an M1: the other end has chosen the core that it comes by.
+    fn chosen(&mut self, now: Instant, frame: &mut Frame, meta: &Meta) -> Handled {
+        let flow = self.clos.flow_of_message(frame, &meta.headers);
+        let kept =
+            self.pat.insert(now, flow, Path { port: meta.ingress_port, valid: true, origin: Origin::Request });
+        *(if kept { &mut self.counters.choices_taken } else { &mut self.counters.unkept }) += 1;
+        Handled::Verdict(Verdict::Consume)
+    }
+
+    /// A7: the end of a response's way: of the cores, which is the best one for the second way.
+    fn complete(&mut self, now: Instant, tag: &Tag, frame: &mut Frame, meta: &mut Meta) -> Handled {
+        let uplinks = self.clos.uplinks();
+        let (so_far, ingress) = tag.metrics.as_slice().split_at(RESPONSE);
+        let egress = uplinks.metrics(now, Direction::Egress);
+        let flow = self.clos.flow_of_message(frame, &meta.headers);
+        let best = self.best(flow, egress.as_slice(), ingress);
+        let port = best.and_then(|m| uplinks.port(m));
+        self.learn(now, frame, meta, ingress);
+        self.counters.responses_down += 1;
+        match port {
+            Some(port) => {
+                let path = Path { port, valid: true, origin: Origin::Response };
+                self.counters.unkept += u64::from(!self.pat.insert(now, flow, path));
+            }
+            None => self.counters.no_second += 1,
+        }
+        let mut metrics = Metrics::default();
+        metrics.extend(so_far);
+        metrics.extend(&best.map_or([Metric::FAILED; 2], |m| [egress.as_slice()[m], ingress[m]]));
+        match self.clos.replace(frame, meta, &Tag { trip: Trip::Inbound, metrics }) {
+            true => Handled::Route(Queue::Control),
+            false => Handled::Verdict(Verdict::Drop(DropReason::NoFrame)),
+        }
+    }
+
+    /// The core whose worse link is the least loaded; both ends' links to it must be sound.
+    fn best(&self, flow: u64, egress: &[Metric], ingress: &[Metric]) -> Option<usize> {
+        let uplinks = self.clos.uplinks();
+        let weight = |m: usize| uplinks.port(m).map(|_| egress[m].max(ingress[m]));
+        uplinks.least(self.clos.start(flow), weight)
+    }
+
+    /// What the aggregation switch of the pod that a packet comes from said of its uplinks.
+    fn learn(&mut self, now: Instant, frame: &Frame, meta: &Meta, told: &[Metric]) {
+        let pods = self.clos.pods();
+        let pod = pods.source(frame, &meta.headers).filter(|pod| !pods.is_own(*pod));
+        if let Some(pod) = pod {
+            self.failures.tell(now, pod, self.clos.uplinks().failed(told));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+use crate::counters::DropReason;
+use crate::fabric::Handled;
+use crate::fabric::clos::{Clos, Direction};
+use crate::frame::Frame;
+use crate::id::PortId;
+use crate::pisa::pat::{Lookup, Origin, Path};
+use crate::pisa::table::Group;
+use crate::pisa::{Context, Meta, Queue, Verdict};
+use crate::time::Instant;
+use crate::wire::caft::{Metric, Metrics, Tag, Trip};
+
+use super::decisions::ends_of_message;
+use super::{CaftIngress, Candidate, Decision};
+
+/// Metrics of a response to another pod: a pair for the second way's last link, and two for the first way.
+pub(super) const RESPONSE: usize = 6;
+/// The same, when the second way is whole.
+const RESPONSE_WHOLE: usize = RESPONSE + 2;
+/// Metrics of a response within a pod: the way's two links.
+pub(super) const RESPONSE_IN_POD: usize = 2;
+
+impl CaftIngress {
+    /// A packet of a host, or of the switch itself, that leaves the rack.
+    #[inline(always)]
+    pub(super) fn from_host(
+        &mut self,
+        now: Instant,
+        group: &Group,
+        frame: &mut Frame,
+        meta: &mut Meta,
+    ) -> Option<PortId> {
+        if !Clos::is_tracked(&meta.headers) {
+            return group.pick(meta.flow_hash); // T5
+        }
+        match self.pat.lookup(now, meta.flow_hash) {
+            // T2
+            Lookup::Own(path) if path.valid && group.serving().contains(path.port) => Some(path.port),
+            Lookup::Own(_) | Lookup::Free => self.open(now, group, frame, meta), // T3, T4
+            Lookup::Taken => {
+                self.counters.untracked += 1;
+                group.pick(meta.flow_hash)
+            }
+        }
+    }
+
+    /// T3, T4: a flow without a way: this packet looks for one.
+    #[inline(never)]
+    fn open(&mut self, now: Instant, group: &Group, frame: &mut Frame, meta: &mut Meta) -> Option<PortId> {
+        let uplinks = self.clos.uplinks();
+        let load = |number| {
+            let port = uplinks.port(number).filter(|port| group.serving().contains(*port));
+            port.map(|_| uplinks.metric(now, number, Direction::Egress))
+        };
+        let port = uplinks.least(self.clos.start(meta.flow_hash), load).and_then(|number| uplinks.port(number))?;
+        let tag = Tag { trip: Trip::Outbound, metrics: uplinks.metrics(now, Direction::Egress) };
+        self.pat.insert(now, meta.flow_hash, Path { port, valid: true, origin: Origin::Request });
+        self.counters.requests += 1;
+        if !self.clos.put(port, frame, meta, &tag) {
+            self.counters.untagged += 1;
+        }
+        Some(port)
+    }
+
+    /// A packet with a tag, off an uplink.
+    pub(super) fn at_tor(
+        &mut self,
+        cx: &mut Context<'_>,
+        tag: Tag,
+        frame: &mut Frame,
+        meta: &mut Meta,
+    ) -> Handled {
+        let n = tag.metrics.len();
+        match tag.trip {
+            Trip::Outbound if n == 0 => Handled::Verdict(Verdict::Drop(DropReason::StrayTag)), // T11: M1
+            Trip::Outbound => {
+                self.counters.requests_down += 1;
+                if self.clos.is_local(frame, meta) {
+                    self.respond(cx, &tag, frame, meta);
+                }
+                Clos::strip(frame, meta);
+                Handled::Route(Queue::Data)
+            }
+            Trip::Inbound if !Clos::is_tracked(&meta.headers) || !matches!(n, RESPONSE_IN_POD | RESPONSE_WHOLE) => {
+                Handled::Verdict(Verdict::Drop(DropReason::BadTag))
+            }
+            Trip::Inbound if !self.clos.is_local(frame, meta) => {
+                Handled::Verdict(Verdict::Drop(DropReason::StrayTag))
+            }
+            Trip::Inbound => {
+                self.decide(cx.now, &tag, frame, meta);
+                Handled::Verdict(Verdict::Consume)
+            }
+        }
+    }
+
+    /// T7, T8, 6a: a request that is for this rack is answered by another way than it came, or within the pod by the
+    /// best one.
+    fn respond(&mut self, cx: &mut Context<'_>, tag: &Tag, frame: &Frame, meta: &Meta) {
+        let uplinks = self.clos.uplinks();
+        let source = self.clos.pods().source(frame, &meta.headers);
+        let within = source.is_some_and(|pod| self.clos.pods().is_own(pod));
+        let n = uplinks.count();
+        let agrees = tag.metrics.len() == if within { n } else { n + 2 };
+        let came = uplinks.number(meta.ingress_port);
+        let (true, true, Some(came)) = (agrees, Clos::is_tracked(&meta.headers), came) else {
+            self.counters.requests_odd += 1;
+            return;
+        };
+        let egress = &tag.metrics.as_slice()[..n];
+        let ingress = uplinks.metrics(cx.now, Direction::Ingress);
+        let pair = |number: usize| [egress[number], ingress.as_slice()[number]];
+        let weight = |number: usize| {
+            let usable = (within || number != came) && uplinks.port(number).is_some();
+            usable.then(|| pair(number).into_iter().max().expect("a pair"))
+        };
+        let Some(best) = uplinks.least(self.clos.start(meta.flow_hash), weight) else {
+            self.counters.no_second += 1;
+            return;
+        };
+        let mut metrics = Metrics::default();
+        metrics.extend(&pair(best));
+        if !within {
+            metrics.extend(&pair(came));
+            metrics.extend(&tag.metrics.as_slice()[n..]);
+        }
+        let port = uplinks.port(best).expect("it was chosen for it");
+        let made = self.clos.say(cx, port, &Tag { trip: Trip::Inbound, metrics }, frame, meta);
+        *(if made { &mut self.counters.responses_sent } else { &mut self.counters.unmade }) += 1;
+    }
+
+    /// T9, T10, 6a: a response has brought the second way.
+    fn decide(&mut self, now: Instant, tag: &Tag, frame: &mut Frame, meta: &Meta) {
+        let flow = self.clos.flow_of_message(frame, &meta.headers);
+        let uplinks = self.clos.uplinks();
+        let current = match self.pat.peek(now, flow) {
+            Lookup::Own(path) if path.valid => uplinks.number(path.port),
+            _ => None,
+        };
+        let (Some(current), Some(arrived)) = (current, uplinks.number(meta.ingress_port)) else {
+            self.counters.orphans += 1;
+            return;
+        };
+        let m = tag.metrics.as_slice();
+        let (first, second) = match *m {
+            [e2, i2, e1, i1, up1, down1, up2, down2] => {
+                let way = |uplink, metrics: [Metric; 4]| Candidate { uplink, metrics: metrics.map(Some) };
+                (Some(way(current, [e1, up1, down1, i1])), way(arrived, [e2, up2, down2, i2]))
+            }
+            [egress, ingress] => {
+                (None, Candidate { uplink: arrived, metrics: [Some(egress), None, None, Some(ingress)] })
+            }
+            _ => unreachable!("the caller has counted them"),
+        };
+        let better = first.is_none_or(|first| second.worst() < first.worst());
+        let moved = better && uplinks.port(arrived).is_some();
+        // Either way the flow is alive.
+        let path = if moved {
+            Path { port: meta.ingress_port, valid: true, origin: Origin::Response }
+        } else {
+            match self.pat.lookup(now, flow) {
+                Lookup::Own(path) => path,
+                Lookup::Free | Lookup::Taken => return,
+            }
+        };
+        self.pat.insert(now, flow, path);
+        *(if moved { &mut self.counters.moved } else { &mut self.counters.stayed }) += 1;
+        let ends = ends_of_message(frame, meta);
+        self.decisions.record(Decision { at: now, flow: (flow >> 32) as u32, ends, first, second, moved });
+    }
+}
