@@ -7,6 +7,7 @@
 //! Contract of every accessor here: offsets come from a `Headers` that `parse` returned for the
 //! same frame, and the fields it needs lie before `headers.end`.
 
+pub mod caft;
 /// Internet checksums: full, incremental, and completion of partial ones.
 pub mod checksum;
 /// MAC addresses and the Ethernet header's fields.
@@ -23,4 +24,4 @@ pub mod parse;
 pub mod tcp;
 
 pub use ethernet::MacAddr;
-pub use parse::{Headers, L3, parse, parse_into};
+pub use parse::{Headers, L3, parse, parse_behind, parse_into};

@@ -68,7 +68,8 @@ impl Headers {
         self.flags & LATER_FRAGMENT != 0
     }
 
-    /// Number of VLAN tags.
+    /// Number of VLAN tags, of a frame that has no others: behind a tag of another kind ([`parse_behind`]) its
+    /// bytes count too.
     #[inline]
     pub fn tags(&self) -> usize {
         (self.l3 as usize).saturating_sub(HEADER_LEN) / TAG_LEN
@@ -108,7 +109,18 @@ pub fn parse_into(frame: &[u8], headers: &mut Headers) -> Result<(), DropReason>
     if parse_plain_ipv4(frame, headers) {
         return Ok(());
     }
-    *headers = parse_any(frame)?;
+    *headers = parse_any(frame, 0)?;
+    Ok(())
+}
+
+/// As [`parse_into`], of a frame with `tag` bytes between its addresses and its VLAN tags or EtherType. All
+/// offsets still count from the start of the frame, and may be odd.
+///
+/// # Errors
+/// As [`parse`]; [`DropReason::Runt`] if the frame ends before its EtherType.
+#[inline]
+pub fn parse_behind(frame: &[u8], tag: usize, headers: &mut Headers) -> Result<(), DropReason> {
+    *headers = parse_any(frame, tag)?;
     Ok(())
 }
 
@@ -137,15 +149,16 @@ fn parse_plain_ipv4(frame: &[u8], headers: &mut Headers) -> bool {
     plain
 }
 
-fn parse_any(frame: &[u8]) -> Result<Headers, DropReason> {
+/// The long way, `skip` bytes further in.
+fn parse_any(frame: &[u8], skip: usize) -> Result<Headers, DropReason> {
     if frame.len() > u16::MAX as usize {
         return Err(DropReason::Giant);
     }
-    if frame.len() < HEADER_LEN {
+    if frame.len() < HEADER_LEN || frame.len() - HEADER_LEN < skip {
         return Err(DropReason::Runt);
     }
-    let mut ethertype = be16(frame, 12);
-    let mut l3 = HEADER_LEN;
+    let mut l3 = HEADER_LEN + skip;
+    let mut ethertype = be16(frame, l3 - 2);
     while ethernet::is_tag(ethertype) {
         if l3 + TAG_LEN > frame.len() {
             return Err(DropReason::TruncatedTag);
@@ -297,7 +310,7 @@ mod tests {
             let mut headers = Headers::default();
             let short = parse_plain_ipv4(&frame, &mut headers);
             if short {
-                prop_assert_eq!(Ok(headers), parse_any(&frame));
+                prop_assert_eq!(Ok(headers), parse_any(&frame, 0));
             }
             let whole = frame.len() >= 34 && (20..=frame.len() - 14).contains(&total_len.into());
             let plain = change.is_none() && mend && whole;
