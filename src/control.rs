@@ -74,6 +74,9 @@ pub struct NewPort {
     /// Destination MAC on this fabric link.
     #[serde(default)]
     pub peer_mac: Option<MacAddr>,
+    /// Number among the switch's uplinks; none: the lowest that is free.
+    #[serde(default)]
+    pub uplink: Option<u8>,
     /// Whether frames to the interface's own addresses go to the kernel's stack.
     #[serde(default)]
     pub pass_to_kernel: bool,
