@@ -99,7 +99,7 @@ pub enum Show {
     Workers,
     /// Frame memory.
     Umem,
-    /// Routes and the ports they take.
+    /// Routes and the ports they take, and the ways that the scheme has compared.
     Paths,
     /// Neighbours and stations of the segment.
     Neighbours,
@@ -109,11 +109,17 @@ pub enum Show {
     Groups,
     /// What the scheme keeps of flows.
     Flows,
+    /// The load of each link, as CAFT and Expeditus estimate it.
+    Dre,
+    /// The path allocation table of CAFT and Expeditus.
+    Pat,
+    /// What CAFT knows of other pods' failed links.
+    Failures,
 }
 
 impl Show {
     /// Everything that can be shown.
-    pub const ALL: [Show; 10] = [
+    pub const ALL: [Show; 13] = [
         Show::Ports,
         Show::Queues,
         Show::Drops,
@@ -124,6 +130,9 @@ impl Show {
         Show::Meters,
         Show::Groups,
         Show::Flows,
+        Show::Dre,
+        Show::Pat,
+        Show::Failures,
     ];
 
     /// The word for it.
@@ -139,6 +148,9 @@ impl Show {
             Show::Meters => "meters",
             Show::Groups => "groups",
             Show::Flows => "flows",
+            Show::Dre => "dre",
+            Show::Pat => "pat",
+            Show::Failures => "failures",
         }
     }
 }
