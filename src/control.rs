@@ -74,6 +74,9 @@ pub struct NewPort {
     /// Destination MAC on this fabric link.
     #[serde(default)]
     pub peer_mac: Option<MacAddr>,
+    /// Number among the switch's uplinks; none: the lowest that is free.
+    #[serde(default)]
+    pub uplink: Option<u8>,
     /// Whether frames to the interface's own addresses go to the kernel's stack.
     #[serde(default)]
     pub pass_to_kernel: bool,
@@ -96,7 +99,7 @@ pub enum Show {
     Workers,
     /// Frame memory.
     Umem,
-    /// Routes and the ports they take.
+    /// Routes and the ports they take, and the ways that the scheme has compared.
     Paths,
     /// Neighbours and stations of the segment.
     Neighbours,
@@ -106,11 +109,17 @@ pub enum Show {
     Groups,
     /// What the scheme keeps of flows.
     Flows,
+    /// The load of each link, as CAFT and Expeditus estimate it.
+    Dre,
+    /// The path allocation table of CAFT and Expeditus.
+    Pat,
+    /// What CAFT knows of other pods' failed links.
+    Failures,
 }
 
 impl Show {
     /// Everything that can be shown.
-    pub const ALL: [Show; 10] = [
+    pub const ALL: [Show; 13] = [
         Show::Ports,
         Show::Queues,
         Show::Drops,
@@ -121,6 +130,9 @@ impl Show {
         Show::Meters,
         Show::Groups,
         Show::Flows,
+        Show::Dre,
+        Show::Pat,
+        Show::Failures,
     ];
 
     /// The word for it.
@@ -136,6 +148,9 @@ impl Show {
             Show::Meters => "meters",
             Show::Groups => "groups",
             Show::Flows => "flows",
+            Show::Dre => "dre",
+            Show::Pat => "pat",
+            Show::Failures => "failures",
         }
     }
 }

@@ -304,7 +304,9 @@ pub fn build(config: &SwitchConfig, mtus: &[u16]) -> Box<dyn Dataplane> {
 pub fn build_pipe(config: &SwitchConfig, mtus: &[u16], pipe: Pipe) -> Box<dyn Dataplane> {
     assert_eq!(mtus.len(), config.ports.len(), "one MTU a port");
     match config.selector {
-        Selector::Ecmp => Box::new(assemble::<Ecmp>(config, mtus, pipe, EcmpIngress, EcmpEgress, ())),
+        Selector::Ecmp | Selector::Caft | Selector::Expeditus => {
+            Box::new(assemble::<Ecmp>(config, mtus, pipe, EcmpIngress, EcmpEgress, ()))
+        }
         Selector::Flowlet => Box::new(letflow(config, mtus, pipe, Choice::Hash)),
         Selector::LetFlow => Box::new(letflow(config, mtus, pipe, Choice::Random)),
         Selector::Hula => {

@@ -72,6 +72,7 @@ fn port(name: &str, rate: u64) -> PortConfig {
         peer_mac: None,
         hello: if kind == PortKind::Host { HelloMode::Off } else { HelloMode::Auto },
         fault: Faults::default(),
+        uplink: None,
     }
 }
 

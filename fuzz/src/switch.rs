@@ -222,6 +222,7 @@ fn new_port(role: Role, bytes: &mut Bytes<'_>) -> PortConfig {
         peer_mac: (fabric && bytes.u8() & 1 == 1).then_some(MacAddr([2, 0x77, 0, 0, 9, 9])),
         hello: if fabric { hello } else { HelloMode::Off },
         fault: Faults::default(),
+        uplink: None,
     }
 }
 

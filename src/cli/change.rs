@@ -69,6 +69,9 @@ pub(super) struct AddArgs {
     /// Destination MAC on this fabric link [default: one that every switch takes]
     #[arg(long)]
     peer_mac: Option<MacAddr>,
+    /// Its number among the switch's uplinks, from 0 [default: the lowest that is free]
+    #[arg(long, value_name = "NUMBER")]
+    uplink: Option<u8>,
     /// Leave frames to the interface's own addresses to the kernel's stack
     #[arg(long)]
     pass_to_kernel: bool,
@@ -120,6 +123,7 @@ pub(super) fn port(command: PortCommand) -> Outcome {
                 mtu: args.mtu,
                 mode: args.mode.into(),
                 peer_mac: args.peer_mac,
+                uplink: args.uplink,
                 pass_to_kernel: args.pass_to_kernel,
                 routes: args.route,
             };

@@ -63,7 +63,8 @@ pub(super) struct UpArgs {
 /// clap's: they would hide what was given.
 #[derive(Args, Debug)]
 struct ShapeOptions {
-    /// Path selection on every switch: ecmp, flowlet, letflow, hula or p4te [default: ecmp]
+    /// Path selection on every switch: ecmp, flowlet, letflow, hula, p4te, caft or expeditus
+    /// [default: ecmp]
     #[arg(long)]
     selector: Option<Selector>,
     /// Rate of every link, e.g. 100Mbit; 0 = unlimited [default: 0]
@@ -85,7 +86,7 @@ struct ShapeOptions {
     /// (docs/reliability.md has the keys) [default: nothing]
     #[arg(long, value_name = "SPEC")]
     fault: Option<Faults>,
-    /// A key of [queues], [hello], [flowlet], [p4te] or [hula] on every switch, like
+    /// A key of [queues], [hello], [flowlet], [p4te], [hula] or [caft] on every switch, like
     /// p4te.flowlet_gap=500us (docs/configuration.md has the keys); may be given several times
     #[arg(long = "set", value_name = "TABLE.KEY=VALUE")]
     set: Vec<Setting>,
@@ -111,7 +112,7 @@ impl ShapeOptions {
         if self.hello_interval.is_some() && self.set.iter().any(|s| s.is("hello", "interval")) {
             return Err(Failure::misuse("--hello-interval is --set hello.interval: take one of the two out"));
         }
-        let Tables { queues, hello, flowlet, p4te, hula } = tables;
+        let Tables { queues, hello, flowlet, p4te, hula, caft } = tables;
         let default = FabricOptions::default();
         Ok(FabricOptions {
             hosts_per_tor: self.hosts_per_tor,
@@ -125,6 +126,7 @@ impl ShapeOptions {
             flowlet,
             p4te,
             hula,
+            caft,
             fault: self.fault.unwrap_or_default(),
             ..default
         })

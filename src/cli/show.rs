@@ -15,8 +15,8 @@ use super::{Failure, Outcome, print};
 
 #[derive(Args, Debug)]
 pub(super) struct ShowArgs {
-    /// What to show: ports, queues, drops, workers, umem, paths or neighbours; of the scheme: meters, groups
-    /// or flows
+    /// What to show: ports, queues, drops, workers, umem, paths or neighbours; of the scheme: meters,
+    /// groups, flows, dre, pat or failures
     what: Show,
     #[command(flatten)]
     which: Which,
@@ -81,6 +81,10 @@ fn scheme_table(name: &str, rows: &Value) -> String {
     let words = first.values().take_while(|v| !v.is_number()).count();
     let cells = |row: &Map<String, Value>| row.values().map(cell).collect();
     format!("{}\n{}", spaced(name), table(&header, words, rows.into_iter().map(cells)))
+}
+
+fn scheme_tables(tables: &Map<String, Value>) -> impl Iterator<Item = String> {
+    tables.iter().map(|(name, rows)| scheme_table(name, rows))
 }
 
 fn spaced(key: &str) -> String {
@@ -159,9 +163,7 @@ pub(super) fn text(report: &Report, titled: bool) -> String {
             let word = tables.keys().next().map_or("", String::as_str);
             format!("the selector {} keeps no {word}", report.selector)
         }
-        Body::Scheme(tables) => {
-            tables.iter().map(|(name, rows)| scheme_table(name, rows)).collect::<Vec<_>>().join("\n\n")
-        }
+        Body::Scheme(tables) => scheme_tables(tables).collect::<Vec<_>>().join("\n\n"),
         Body::Queues { queues } => {
             let header =
                 ["port", "queue", "packets", "bytes", "peak packets", "peak bytes", "enqueued", "dropped", "CE"];
@@ -200,7 +202,7 @@ pub(super) fn text(report: &Report, titled: bool) -> String {
                 u.chunks, u.capacity, u.free, u.held, u.in_queues
             )
         }
-        Body::Paths { paths } => {
+        Body::Paths { paths, scheme } => {
             let row = |p: &crate::runtime::report::PathReport| {
                 let names = |ports: &Vec<String>| ports.join(" ");
                 let groups = match p.connected {
@@ -210,7 +212,8 @@ pub(super) fn text(report: &Report, titled: bool) -> String {
                 let serving = p.serving.iter().map(|(port, tx)| format!("{port}={tx}")).collect::<Vec<_>>().join(" ");
                 vec![p.prefix.clone(), groups, serving]
             };
-            table(&["prefix", "ports", "serving (frames sent)"], 3, paths.iter().map(row))
+            let routes = table(&["prefix", "ports", "serving (frames sent)"], 3, paths.iter().map(row));
+            std::iter::once(routes).chain(scheme_tables(scheme)).collect::<Vec<_>>().join("\n\n")
         }
         Body::Neighbours { neighbours, stations } => {
             let neighbour = |n: &crate::runtime::report::NeighbourReport| {

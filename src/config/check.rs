@@ -8,7 +8,7 @@ use super::file::out_of_range;
 use super::{
     FRAMES, HELLO_INTERVAL, HELLO_MULTIPLIER, HelloMode, HelloOptions, MAX_INTERFACE_NAME, MAX_SOCKET_PATH,
     MAX_SWITCH_NAME, MIN_IPV6_MTU, MTU, PortConfig, QUEUE_BYTES, QUEUE_PACKETS, QueueOptions, RATE, Segment,
-    SwitchConfig, WORKERS, scheme,
+    SwitchConfig, WORKERS, place, scheme,
 };
 use crate::id::{MAX_PORTS, PortKind, Role};
 use crate::units::{BitRate, Duration, UnitError};
@@ -24,6 +24,7 @@ pub(super) fn problems(config: &SwitchConfig) -> Found {
     if let Some(segment) = &config.segment {
         check_segment(config.role, segment, &mut found);
     }
+    place::problems(config, &mut found);
     runtime(config, &mut found);
     found.extend(config.tables().problems());
     scheme::selected(config, &mut found);

@@ -3,7 +3,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use super::{HelloOptions, PortConfig, QueueOptions, SwitchConfig};
+use super::{HelloOptions, PortConfig, QueueOptions, SwitchConfig, place};
 use crate::id::{MAX_PORTS, PortId, PortMask};
 
 /// Which interface stands at each [`PortId`] of a running switch. A port keeps its number as long as it
@@ -175,11 +175,14 @@ fn fixed_keys(old: &SwitchConfig, new: &SwitchConfig) -> Vec<String> {
         ("flowlet", old.flowlet != new.flowlet),
         ("p4te", old.p4te != new.p4te),
         ("hula", old.hula != new.hula),
+        ("caft", old.caft != new.caft),
         ("runtime.poll", a.poll != b.poll),
         ("runtime.workers", a.workers != b.workers),
         ("runtime.core", a.core != b.core),
         ("runtime.frames", a.frames != b.frames),
         ("runtime.control", a.control != b.control),
     ];
-    keys.iter().filter(|(_, differs)| *differs).map(|(key, _)| format!("`{key}`")).collect()
+    let mut fixed: Vec<_> = keys.iter().filter(|(_, differs)| *differs).map(|(key, _)| format!("`{key}`")).collect();
+    fixed.extend(place::fixed(old, new));
+    fixed
 }

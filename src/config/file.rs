@@ -8,10 +8,10 @@ use serde::de::{Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::error::{ConfigError, Document, Found, Place, Table, label};
-use super::tables::{FileFlowlet, FileHello, FileHula, FileP4te, FileQueues, FileTables};
+use super::tables::{FileCaft, FileFlowlet, FileHello, FileHula, FileP4te, FileQueues, FileTables};
 use super::{
-    FRAMES, HelloMode, MTU, PollMode, PortConfig, RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig, Tables,
-    WORKERS, XdpMode, default_hello, derived_mac, derived_seed,
+    FRAMES, HelloMode, MTU, Pod, PollMode, PortConfig, RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig,
+    Tables, UPLINK, UPLINKS, WORKERS, XdpMode, default_hello, derived_mac, derived_seed,
 };
 use crate::fault::Faults;
 use crate::id::{PortId, PortKind, Role, SwitchId};
@@ -91,7 +91,9 @@ struct File {
     mac: Option<Text>,
     router_ipv4: Option<Text>,
     router_ipv6: Option<Text>,
-    segment: Option<FileSegment>,
+    uplinks: Option<Int>,
+    segment: Option<FileFamilies>,
+    pod: Option<FileFamilies>,
     #[serde(default)]
     runtime: FileRuntime,
     #[serde(default)]
@@ -105,6 +107,8 @@ struct File {
     #[serde(default)]
     hula: FileHula,
     #[serde(default)]
+    caft: FileCaft,
+    #[serde(default)]
     port: Vec<FilePort>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     route: Vec<FileRoute>,
@@ -112,7 +116,7 @@ struct File {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table of keys and values")]
-struct FileSegment {
+struct FileFamilies {
     ipv4: Option<Text>,
     ipv6: Option<Text>,
 }
@@ -140,6 +144,7 @@ struct FilePort {
     peer_mac: Option<Text>,
     hello: Option<HelloMode>,
     fault: Option<Text>,
+    uplink: Option<Int>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -237,6 +242,7 @@ pub(super) fn read(doc: &Document<'_>) -> Result<SwitchConfig, ConfigError> {
     let mac = top.text("mac", file.mac, MacAddr::from_str);
     let router_ipv4 = top.text_as::<Ipv4Addr>("router_ipv4", file.router_ipv4, "an IPv4 address", "\"10.255.0.1\"");
     let router_ipv6 = top.text_as::<Ipv6Addr>("router_ipv6", file.router_ipv6, "an IPv6 address", "\"fd00:0:ffff::1\"");
+    let uplinks = top.int("uplinks", file.uplinks, UPLINKS);
     let segment = file.segment.map(|segment| {
         let mut reader = Reader::new(Table::Segment, None, &mut found);
         let what = "a gateway address with its prefix length";
@@ -245,10 +251,24 @@ pub(super) fn read(doc: &Document<'_>) -> Result<SwitchConfig, ConfigError> {
             ipv6: reader.text_as::<Ipv6Net>("ipv6", segment.ipv6, what, "\"fd00::1/64\""),
         }
     });
+    let pod = file.pod.map(|pod| {
+        let mut reader = Reader::new(Table::Pod, None, &mut found);
+        let what = "a prefix";
+        Pod {
+            ipv4: reader.text_as::<Ipv4Net>("ipv4", pod.ipv4, what, "\"10.0.0.0/16\""),
+            ipv6: reader.text_as::<Ipv6Net>("ipv6", pod.ipv6, what, "\"fd00::/48\""),
+        }
+    });
     let runtime = read_runtime(&name, file.runtime, &mut found);
-    let tables =
-        FileTables { queues: file.queues, hello: file.hello, flowlet: file.flowlet, p4te: file.p4te, hula: file.hula };
-    let Tables { queues, hello, flowlet, p4te, hula } = tables.read(&mut found);
+    let tables = FileTables {
+        queues: file.queues,
+        hello: file.hello,
+        flowlet: file.flowlet,
+        p4te: file.p4te,
+        hula: file.hula,
+        caft: file.caft,
+    };
+    let Tables { queues, hello, flowlet, p4te, hula, caft } = tables.read(&mut found);
     let ports: Vec<_> = file.port.into_iter().enumerate().map(|(i, port)| read_port(i, port, &mut found)).collect();
     let routes =
         file.route.into_iter().enumerate().map(|(i, route)| read_route(i, route, &ports, &mut found)).collect();
@@ -264,12 +284,15 @@ pub(super) fn read(doc: &Document<'_>) -> Result<SwitchConfig, ConfigError> {
         router_ipv4,
         router_ipv6,
         segment,
+        pod,
+        uplinks,
         runtime,
         queues,
         hello,
         flowlet,
         p4te,
         hula,
+        caft,
         ports,
         routes,
     })
@@ -300,6 +323,7 @@ fn read_port(i: usize, file: FilePort, found: &mut Found) -> PortConfig {
         enabled: file.enabled.unwrap_or(true),
         pass_to_kernel: file.pass_to_kernel.unwrap_or(false),
         peer_mac: reader.text("peer_mac", file.peer_mac, MacAddr::from_str),
+        uplink: reader.int("uplink", file.uplink, UPLINK),
         interface: reader.need("interface", file.interface, String::new(), "\"eth0\""),
     }
 }
@@ -334,7 +358,7 @@ pub(super) fn write(config: &SwitchConfig) -> String {
     let int = |value: u32| Some(Int(value.into()));
     // A port that is not there can't be named; what stands for it is refused when read back.
     let interface = |id: &PortId| config.ports.get(id.index()).map_or(format!("#{id}"), |p| p.interface.clone());
-    let FileTables { queues, hello, flowlet, p4te, hula } = FileTables::of(&config.tables());
+    let FileTables { queues, hello, flowlet, p4te, hula, caft } = FileTables::of(&config.tables());
     let file = File {
         name: Some(config.name.clone()),
         role: Some(config.role),
@@ -344,10 +368,9 @@ pub(super) fn write(config: &SwitchConfig) -> String {
         mac: text(&config.mac),
         router_ipv4: config.router_ipv4.as_ref().and_then(|a| text(a)),
         router_ipv6: config.router_ipv6.as_ref().and_then(|a| text(a)),
-        segment: config.segment.map(|s| FileSegment {
-            ipv4: s.ipv4.as_ref().and_then(|n| text(n)),
-            ipv6: s.ipv6.as_ref().and_then(|n| text(n)),
-        }),
+        uplinks: config.uplinks.and_then(|n| int(n.into())),
+        segment: config.segment.map(|s| families(s.ipv4, s.ipv6)),
+        pod: config.pod.map(|p| families(p.ipv4, p.ipv6)),
         runtime: FileRuntime {
             poll: Some(config.runtime.poll),
             workers: Some(Int(i64::try_from(config.runtime.workers).unwrap_or(i64::MAX))),
@@ -360,6 +383,7 @@ pub(super) fn write(config: &SwitchConfig) -> String {
         flowlet,
         p4te,
         hula,
+        caft,
         port: config.ports.iter().map(write_port).collect(),
         route: config
             .routes
@@ -368,6 +392,10 @@ pub(super) fn write(config: &SwitchConfig) -> String {
             .collect(),
     };
     toml::to_string(&file).expect("tables of strings and numbers are always TOML")
+}
+
+fn families(ipv4: Option<Ipv4Net>, ipv6: Option<Ipv6Net>) -> FileFamilies {
+    FileFamilies { ipv4: ipv4.map(|n| Text(n.to_string())), ipv6: ipv6.map(|n| Text(n.to_string())) }
 }
 
 fn write_port(port: &PortConfig) -> FilePort {
@@ -382,6 +410,7 @@ fn write_port(port: &PortConfig) -> FilePort {
         pass_to_kernel: Some(port.pass_to_kernel),
         peer_mac: port.peer_mac.map(|m| Text(m.to_string())),
         hello: (port.kind != PortKind::Host || port.hello != HelloMode::Off).then_some(port.hello),
+        uplink: port.uplink.map(|n| Int(n.into())),
         fault: (port.fault != Faults::default()).then(|| Text(port.fault.to_string())),
     }
 }

@@ -15,6 +15,8 @@ mod edit;
 mod error;
 /// The shape of the file and both ways between it and [`SwitchConfig`].
 mod file;
+/// The pod and the uplinks' numbers.
+mod place;
 /// Options of the path-selection schemes.
 pub mod scheme;
 /// The tables that a fabric sets for all of its switches.
@@ -34,8 +36,9 @@ pub use error::{ConfigError, Problem};
 pub(crate) use check::{hello_interval, no_rate};
 pub(crate) use error::{Document, Found, Table, link_name};
 pub(crate) use file::{Int, Reader, Text, out_of_range};
-pub use scheme::{AckRule, DscpSet, FlowletOptions, Fraction, HulaOptions, P4teOptions, RateAdaptation};
-pub(crate) use tables::{FileFlowlet, FileHello, FileHula, FileP4te, FileQueues, FileTables};
+pub use place::{Pod, UPLINK, UPLINKS};
+pub use scheme::{AckRule, CaftOptions, DscpSet, FlowletOptions, Fraction, HulaOptions, P4teOptions, RateAdaptation};
+pub(crate) use tables::{FileCaft, FileFlowlet, FileHello, FileHula, FileP4te, FileQueues, FileTables};
 pub use tables::{Setting, SettingError, SettingsError, Tables};
 
 pub use crate::fabric::HelloMode;
@@ -91,18 +94,19 @@ pub enum Selector {
     /// By groups of like queues and like links, for each flowlet (P4TE, Computer Networks 215, 2022,
     /// arXiv 2207.09378).
     P4te,
+    /// By the least loaded of two candidate ways, found for each flow by its first packet (CAFT, IWCMC 2020, arXiv
+    /// 2010.00720).
+    Caft,
+    /// By the least loaded way, chosen tier by tier for each flow (Expeditus, Wang et al., SoCC 2016).
+    Expeditus,
 }
 
-/// Why a selector could not be read.
+/// Text that names no scheme.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SelectorError {
-    /// A scheme this version does not carry yet.
-    #[error("`{0}` is not in this version: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\" or \"p4te\"")]
-    Later(String),
-    /// No scheme of that name.
-    #[error("`{0}` is not a selector: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\" or \"p4te\"")]
-    Unknown(String),
-}
+#[error(
+    "`{0}` is not a selector: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\", \"p4te\", \"caft\" or \"expeditus\""
+)]
+pub struct SelectorError(String);
 
 impl FromStr for Selector {
     type Err = SelectorError;
@@ -114,8 +118,9 @@ impl FromStr for Selector {
             "letflow" => Ok(Selector::LetFlow),
             "hula" => Ok(Selector::Hula),
             "p4te" => Ok(Selector::P4te),
-            "expeditus" | "caft" => Err(SelectorError::Later(text.into())),
-            _ => Err(SelectorError::Unknown(text.into())),
+            "caft" => Ok(Selector::Caft),
+            "expeditus" => Ok(Selector::Expeditus),
+            _ => Err(SelectorError(text.into())),
         }
     }
 }
@@ -128,6 +133,8 @@ impl fmt::Display for Selector {
             Selector::LetFlow => "letflow",
             Selector::Hula => "hula",
             Selector::P4te => "p4te",
+            Selector::Caft => "caft",
+            Selector::Expeditus => "expeditus",
         })
     }
 }
@@ -249,6 +256,9 @@ pub struct PortConfig {
     pub hello: HelloMode,
     /// What happens to the frames it receives, for whoever wants to see what comes of that.
     pub fault: Faults,
+    /// Number among the switch's uplinks, the same for the links to one core in every pod ([`UPLINK`]); up ports
+    /// only. `None`: see [`SwitchConfig::uplink_numbers`].
+    pub uplink: Option<u8>,
 }
 
 /// What hellos mean to a port of which nothing is said.
@@ -287,6 +297,11 @@ pub struct SwitchConfig {
     pub router_ipv6: Option<Ipv6Addr>,
     /// The hosts' segment; ToRs only.
     pub segment: Option<Segment>,
+    /// The switch's own pod; not on cores.
+    pub pod: Option<Pod>,
+    /// Links to the tier above that every switch of this tier has, absent ones counted ([`UPLINKS`]); not on cores.
+    /// `None`: see [`SwitchConfig::uplink_count`].
+    pub uplinks: Option<u8>,
     /// How it runs on this machine.
     pub runtime: RuntimeOptions,
     /// Limits of each port's queues.
@@ -299,6 +314,8 @@ pub struct SwitchConfig {
     pub p4te: P4teOptions,
     /// HULA, where it is selected.
     pub hula: HulaOptions,
+    /// CAFT or Expeditus, where one is selected.
+    pub caft: CaftOptions,
     /// Ports by [`PortId`], 1 to [`MAX_PORTS`](crate::id::MAX_PORTS).
     pub ports: Vec<PortConfig>,
     /// Routes beside the segment's own, each prefix once, in no order that matters.
@@ -355,8 +372,8 @@ impl SwitchConfig {
 
     /// The tables that a fabric sets for all of its switches.
     pub fn tables(&self) -> Tables {
-        let SwitchConfig { queues, hello, flowlet, p4te, hula, .. } = *self;
-        Tables { queues, hello, flowlet, p4te, hula }
+        let SwitchConfig { queues, hello, flowlet, p4te, hula, caft, .. } = *self;
+        Tables { queues, hello, flowlet, p4te, hula, caft }
     }
 
     /// The ports of one kind.

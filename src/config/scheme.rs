@@ -2,13 +2,16 @@
 //! that is not selected obeys them too, so that one file can be switched by its `selector` alone; what
 //! depends on ports and workers is asked of the selected scheme only.
 
+/// CAFT's and Expeditus's.
+mod caft;
+
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use super::error::{Found, Table, label};
 use super::file::out_of_range;
-use super::{PortConfig, Selector, SwitchConfig};
+use super::{PortConfig, Selector, SwitchConfig, Tables};
 use crate::id::PortKind;
 use crate::pisa::meter::MAX_BURST;
 pub use crate::scheme::p4te::RateAdaptation;
@@ -16,6 +19,8 @@ pub use crate::scheme::p4te::rate::AckRule;
 use crate::scheme::p4te::rate::MAX_BYTES;
 use crate::units::{BitRate, Bytes, Duration};
 use crate::wire::ethernet::{HEADER_LEN, WIRE_OVERHEAD};
+pub use caft::{CaftOptions, DRE_ALPHA, DRE_PERIOD, FAILURE_TIMEOUT, PAT_TIMEOUT};
+pub(crate) use caft::{read_tpid, write_tpid};
 
 /// Possible gaps between flowlets, in nanoseconds. Below: no clock of a software switch tells packets so
 /// far apart. Above: every flow would keep its path for ever.
@@ -264,9 +269,9 @@ impl Notes<'_> {
         }
     }
 
-    fn share(&mut self, key: &'static str, value: Fraction) {
-        if !SHARE.contains(&value) {
-            let message = format!("{key} {value} is out of range: write {} to {}", SHARE.start(), SHARE.end());
+    fn share(&mut self, key: &'static str, value: Fraction, range: RangeInclusive<Fraction>) {
+        if !range.contains(&value) {
+            let message = format!("{key} {value} is out of range: write {} to {}", range.start(), range.end());
             self.note(key, message);
         }
     }
@@ -280,8 +285,9 @@ impl Notes<'_> {
     }
 }
 
-/// What the rules have against the three tables, whatever the ports.
-pub(super) fn tables(flowlet: &FlowletOptions, p4te: &P4teOptions, hula: &HulaOptions, found: &mut Found) {
+/// What the rules have against the schemes' tables, whatever the ports.
+pub(super) fn tables(tables: &Tables, found: &mut Found) {
+    let Tables { flowlet, p4te, hula, caft, .. } = tables;
     let mut notes = Notes { table: Table::Flowlet, found };
     notes.time("gap", flowlet.gap, FLOWLET_GAP);
     notes.slots("slots", flowlet.slots);
@@ -296,7 +302,7 @@ pub(super) fn tables(flowlet: &FlowletOptions, p4te: &P4teOptions, hula: &HulaOp
     for (key, share) in
         [("cir", p4te.cir), ("pir", p4te.pir), ("safe_short", p4te.safe_short), ("safe_large", p4te.safe_large)]
     {
-        notes.share(key, share);
+        notes.share(key, share, SHARE);
     }
     let (cir, pir) = (p4te.cir, p4te.pir);
     if pir < cir {
@@ -337,12 +343,15 @@ pub(super) fn tables(flowlet: &FlowletOptions, p4te: &P4teOptions, hula: &HulaOp
         notes.time("keepalive", hula.keepalive, 0..=MAX_KEEPALIVE);
     }
     notes.number("max_tors", hula.max_tors, MAX_TORS);
+
+    notes.table = Table::Caft;
+    caft::table(caft, &mut notes);
 }
 
 /// What the selected scheme has against the workers and ports it would run on.
 pub(super) fn selected(config: &SwitchConfig, found: &mut Found) {
     let (selector, workers) = (config.selector, config.runtime.workers);
-    if matches!(selector, Selector::Hula | Selector::P4te) && workers > 1 {
+    if !matches!(selector, Selector::Ecmp | Selector::Flowlet | Selector::LetFlow) && workers > 1 {
         let mut notes = Notes { table: Table::Runtime, found };
         notes.note(
             "workers",
@@ -374,6 +383,13 @@ pub fn cautions(config: &SwitchConfig) -> Vec<String> {
     if unpaced && matches!(config.selector, Selector::Hula | Selector::P4te) {
         cautions.push(format!(
             "{} measures a port's load against its rate, and there are up ports without one: set `rate` (in a lab --rate)",
+            config.selector
+        ));
+    }
+    if unpaced && config.selector.goes_by_place() {
+        cautions.push(format!(
+            "{} measures a link's load against its port's rate, and an up port without one counts as 10 Gbit/s: \
+             set `rate` (in a lab --rate)",
             config.selector
         ));
     }

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{Document, Found, Place, Table};
 use super::file::{Int, Reader, Text, out_of_range};
-use super::scheme::{DEPTH_STEP, DscpSet, FLOW_SLOTS, Fraction, MAX_DSCP, MAX_TORS};
+use super::scheme::{DEPTH_STEP, DscpSet, FLOW_SLOTS, Fraction, MAX_DSCP, MAX_TORS, read_tpid, write_tpid};
 use super::{
-    AckRule, ConfigError, FlowletOptions, HELLO_MULTIPLIER, HelloOptions, HulaOptions, P4teOptions, QUEUE_PACKETS,
-    QueueOptions, RateAdaptation, check,
+    AckRule, CaftOptions, ConfigError, FlowletOptions, HELLO_MULTIPLIER, HelloOptions, HulaOptions, P4teOptions,
+    QUEUE_PACKETS, QueueOptions, RateAdaptation, check,
 };
 use crate::units::{Bytes, Duration};
 
@@ -26,6 +26,8 @@ pub struct Tables {
     pub p4te: P4teOptions,
     /// `[hula]`.
     pub hula: HulaOptions,
+    /// `[caft]`.
+    pub caft: CaftOptions,
 }
 
 impl Tables {
@@ -34,7 +36,7 @@ impl Tables {
         let mut found = Found::new();
         check::queues(&self.queues, &mut found);
         check::hello(&self.hello, &mut found);
-        super::scheme::tables(&self.flowlet, &self.p4te, &self.hula, &mut found);
+        super::scheme::tables(self, &mut found);
         found
     }
 }
@@ -48,6 +50,7 @@ pub(crate) struct FileTables {
     pub flowlet: FileFlowlet,
     pub p4te: Box<FileP4te>,
     pub hula: FileHula,
+    pub caft: FileCaft,
 }
 
 #[derive(Serialize, Deserialize, Default)]
@@ -101,6 +104,19 @@ pub(crate) struct FileHula {
     max_tors: Option<Int>,
 }
 
+#[derive(Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, expecting = "a table of keys and values")]
+pub(crate) struct FileCaft {
+    tpid: Option<Text>,
+    dre_period: Option<Text>,
+    dre_alpha: Option<Text>,
+    dre_scale: Option<bool>,
+    timeout: Option<Text>,
+    slots: Option<Int>,
+    failure_timeout: Option<Text>,
+    deterministic: Option<bool>,
+}
+
 impl FileTables {
     /// The text of each value; rules between values are for [`Tables::problems`].
     pub(crate) fn read(self, found: &mut Found) -> Tables {
@@ -110,6 +126,7 @@ impl FileTables {
             flowlet: read_flowlet(self.flowlet, found),
             p4te: read_p4te(*self.p4te, found),
             hula: read_hula(self.hula, found),
+            caft: read_caft(self.caft, found),
         }
     }
 
@@ -117,7 +134,7 @@ impl FileTables {
     pub(super) fn of(tables: &Tables) -> FileTables {
         let text = |value: &dyn fmt::Display| Some(Text(value.to_string()));
         let int = |value: u32| Some(Int(value.into()));
-        let Tables { queues, hello, flowlet, p4te, hula } = tables;
+        let Tables { queues, hello, flowlet, p4te, hula, caft } = tables;
         FileTables {
             queues: FileQueues {
                 packets: int(queues.packets),
@@ -148,6 +165,16 @@ impl FileTables {
                 period: text(&hula.period),
                 keepalive: text(&hula.keepalive),
                 max_tors: int(hula.max_tors),
+            },
+            caft: FileCaft {
+                tpid: Some(Text(write_tpid(caft.tpid))),
+                dre_period: text(&caft.dre_period),
+                dre_alpha: text(&caft.dre_alpha),
+                dre_scale: Some(caft.dre_scale),
+                timeout: text(&caft.timeout),
+                slots: int(caft.slots),
+                failure_timeout: text(&caft.failure_timeout),
+                deterministic: Some(caft.deterministic),
             },
         }
     }
@@ -233,6 +260,25 @@ fn read_hula(file: FileHula, found: &mut Found) -> HulaOptions {
             .text("keepalive", file.keepalive, Duration::from_str)
             .unwrap_or_else(|| HulaOptions::default_keepalive(period)),
         max_tors: reader.int("max_tors", file.max_tors, MAX_TORS).unwrap_or(default.max_tors),
+    }
+}
+
+fn read_caft(file: FileCaft, found: &mut Found) -> CaftOptions {
+    let mut reader = Reader::new(Table::Caft, None, found);
+    let default = CaftOptions::default();
+    let mut time = |key, value, default| reader.text(key, value, Duration::from_str).unwrap_or(default);
+    let dre_period = time("dre_period", file.dre_period, default.dre_period);
+    let timeout = time("timeout", file.timeout, default.timeout);
+    let failure_timeout = time("failure_timeout", file.failure_timeout, default.failure_timeout);
+    CaftOptions {
+        tpid: reader.text("tpid", file.tpid, read_tpid).unwrap_or(default.tpid),
+        dre_period,
+        dre_alpha: reader.text("dre_alpha", file.dre_alpha, Fraction::from_str).unwrap_or(default.dre_alpha),
+        dre_scale: file.dre_scale.unwrap_or(default.dre_scale),
+        timeout,
+        slots: reader.int("slots", file.slots, FLOW_SLOTS).unwrap_or(default.slots),
+        failure_timeout,
+        deterministic: file.deterministic.unwrap_or(default.deterministic),
     }
 }
 

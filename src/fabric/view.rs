@@ -62,6 +62,14 @@ pub enum Topic {
     Groups,
     /// State of flows.
     Flows,
+    /// Estimated load of each link and direction (discounting rate estimator).
+    Dre,
+    /// The path allocation table.
+    Pat,
+    /// What is known of other switches' failed links.
+    Failures,
+    /// The ways that were compared for flows. Shown with the routes, so no table of it is named `paths`.
+    Paths,
 }
 
 /// One value of a [`SchemeTable`].
@@ -96,7 +104,8 @@ impl From<&str> for Cell {
 /// Something that a scheme shows: rows of named columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchemeTable {
-    /// What the rows are, in the plural: the key of the JSON array. The main table of a topic has its name.
+    /// What the rows are: the key of the JSON array. The main table of a topic has its name, save that of
+    /// [`Topic::Paths`].
     pub name: &'static str,
     /// The columns' names: the keys of each row's JSON object.
     pub columns: &'static [&'static str],

@@ -46,10 +46,13 @@ impl Worker {
             Show::Queues => Body::Queues { queues: r.queues() },
             Show::Drops => Body::Drops { drops: r.drops() },
             Show::Umem => Body::Umem { umem: r.umem() },
-            Show::Paths => Body::Paths { paths: r.paths() },
+            Show::Paths => Body::Paths { paths: r.paths(), scheme: r.tables(now, Topic::Paths) },
             Show::Meters => Body::Scheme(r.scheme(now, show, Topic::Meters)),
             Show::Groups => Body::Scheme(r.scheme(now, show, Topic::Groups)),
             Show::Flows => Body::Scheme(r.scheme(now, show, Topic::Flows)),
+            Show::Dre => Body::Scheme(r.scheme(now, show, Topic::Dre)),
+            Show::Pat => Body::Scheme(r.scheme(now, show, Topic::Pat)),
+            Show::Failures => Body::Scheme(r.scheme(now, show, Topic::Failures)),
             Show::Workers => {
                 let slots = self.switches.iter().flat_map(Running::slots);
                 let kicks = slots.map(|(_, slot)| slot.stats().tx_kicks).sum();
@@ -112,8 +115,8 @@ impl Running {
         }
     }
 
-    /// What the scheme shows of `topic`.
-    fn scheme(&self, now: Instant, show: Show, topic: Topic) -> Map<String, Value> {
+    /// What the scheme shows of `topic`, by the tables' names.
+    fn tables(&self, now: Instant, topic: Topic) -> Map<String, Value> {
         let value = |cell: Cell| match cell {
             Cell::None => Value::Null,
             Cell::Int(n) => n.into(),
@@ -125,12 +128,17 @@ impl Running {
         let row = |columns: &[&str], row: Vec<Cell>| -> Value {
             columns.iter().map(|c| c.to_string()).zip(row.into_iter().map(value)).collect::<Map<_, _>>().into()
         };
-        let tables = self.plane.show(now, topic).into_iter().map(|SchemeTable { name, columns, rows }| {
+        let table = |SchemeTable { name, columns, rows }: SchemeTable| {
             (name.to_string(), rows.into_iter().map(|cells| row(columns, cells)).collect())
-        });
+        };
+        self.plane.show(now, topic).into_iter().map(table).collect()
+    }
+
+    /// The same, with an empty table by the word that was asked with if there is nothing.
+    fn scheme(&self, now: Instant, show: Show, topic: Topic) -> Map<String, Value> {
         // The word that was asked with is there whatever the scheme.
         let mut all = Map::from_iter([(show.to_string(), Value::Array(Vec::new()))]);
-        all.extend(tables);
+        all.extend(self.tables(now, topic));
         all
     }
 

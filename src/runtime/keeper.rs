@@ -438,6 +438,7 @@ fn port_config(port: &NewPort) -> PortConfig {
         peer_mac: port.peer_mac,
         hello: default_hello(port.kind),
         fault: Faults::default(),
+        uplink: port.uplink,
     }
 }
 

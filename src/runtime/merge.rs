@@ -3,13 +3,23 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::report::{Body, DropMap, PortReport, Report, UmemReport};
 
 fn add_drops(to: &mut DropMap, from: DropMap) {
     for (reason, n) in from {
         *to.entry(reason).or_default() += n;
+    }
+}
+
+/// Adds the rows of each table.
+fn add_tables(to: &mut Map<String, Value>, from: Map<String, Value>) {
+    for (name, rows) in from {
+        let ours = to.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+        if let (Value::Array(ours), Value::Array(rows)) = (ours, rows) {
+            ours.extend(rows);
+        }
     }
 }
 
@@ -106,13 +116,14 @@ impl Report {
                 umem.add(&theirs);
                 Body::Umem { umem }
             }
-            (Body::Paths { mut paths }, Body::Paths { paths: theirs }) => {
+            (Body::Paths { mut paths, mut scheme }, Body::Paths { paths: theirs, scheme: their_scheme }) => {
                 for (ours, theirs) in paths.iter_mut().zip(theirs) {
                     for (port, sent) in theirs.serving {
                         *ours.serving.entry(port).or_default() += sent;
                     }
                 }
-                Body::Paths { paths }
+                add_tables(&mut scheme, their_scheme);
+                Body::Paths { paths, scheme }
             }
             (
                 Body::Neighbours { neighbours, stations },
@@ -144,12 +155,7 @@ impl Report {
                 Body::Neighbours { neighbours, stations }
             }
             (Body::Scheme(mut tables), Body::Scheme(theirs)) => {
-                for (name, rows) in theirs {
-                    let ours = tables.entry(name).or_insert_with(|| Value::Array(Vec::new()));
-                    if let (Value::Array(ours), Value::Array(rows)) = (ours, rows) {
-                        ours.extend(rows);
-                    }
-                }
+                add_tables(&mut tables, theirs);
                 Body::Scheme(tables)
             }
             (ours, _) => ours,

@@ -81,6 +81,9 @@ pub enum Body {
     Paths {
         /// By prefix.
         paths: Vec<PathReport>,
+        /// What the scheme has to tell of ways, as in [`Body::Scheme`]; empty if nothing.
+        #[serde(flatten)]
+        scheme: Map<String, Value>,
     },
     /// `show neighbours`
     Neighbours {
@@ -94,7 +97,7 @@ pub enum Body {
         /// In words, one entry each; none if all was so already.
         changed: Vec<String>,
     },
-    /// `show meters`, `show groups`, `show flows`: arrays by name, the first by that word, of objects with the
+    /// `show meters`, `groups`, `flows`, `dre`, `pat`, `failures`: arrays by name, the first by that word, of objects with the
     /// same keys in the same order. Empty if the scheme has no such thing.
     Scheme(Map<String, Value>),
 }

@@ -6,7 +6,8 @@ use super::route::{Area, Graph, Uplink, Vertex};
 use super::shape::{Plan, Upper};
 use super::{End, Fabric, FabricOptions, Host, Link, LinkChange, LinkException, LinkProblem, Switch};
 use crate::config::{
-    HelloOptions, PortConfig, RuntimeOptions, Segment, SwitchConfig, XdpMode, default_hello, derived_mac, derived_seed,
+    HelloOptions, Pod, PortConfig, RuntimeOptions, Segment, SwitchConfig, XdpMode, default_hello, derived_mac,
+    derived_seed,
 };
 use crate::fault::Faults;
 use crate::id::{PortId, PortKind, PortMask, Role, SwitchId};
@@ -57,6 +58,23 @@ fn each(n: usize) -> impl Iterator<Item = u8> {
     (0..n).map(|i| u8::try_from(i).expect("the plan was checked"))
 }
 
+/// What a lower switch's `uplinks` says of the switches above it.
+fn count(upper: &[Node]) -> Option<u8> {
+    Some(u8::try_from(upper.len()).expect("the plan was checked"))
+}
+
+/// What the switches of `pod` are told of it.
+fn own_pod(pod: u8) -> Pod {
+    let mut own = Pod { ipv4: None, ipv6: None };
+    for prefix in address::pod_prefixes(pod) {
+        match prefix {
+            IpNet::V4(net) => own.ipv4 = Some(net),
+            IpNet::V6(net) => own.ipv6 = Some(net),
+        }
+    }
+    own
+}
+
 /// Index into the fabric's switches and the graph's vertices.
 #[derive(Clone, Copy)]
 struct Node(usize);
@@ -92,9 +110,7 @@ impl Build<'_> {
         for pod in each(tors.len()) {
             let number = address::agg_number(pod);
             let name = |j| format!("agg{pod}-{j}");
-            pods.push(
-                each(aggs).map(|j| self.router(name(j), Role::Agg, Some(pod.into()), j, number)).collect::<Vec<_>>(),
-            );
+            pods.push(each(aggs).map(|j| self.router(name(j), Role::Agg, Some(pod), j, number)).collect::<Vec<_>>());
         }
         let mut cores = Vec::with_capacity(aggs);
         for (j, plane) in each(aggs).enumerate() {
@@ -109,8 +125,9 @@ impl Build<'_> {
         }
         for (pod, aggs) in (0u8..).zip(&pods) {
             for (agg, cores) in aggs.iter().zip(&cores) {
-                for core in cores {
-                    if let Some((_, down)) = self.connect(*agg, *core) {
+                self.config(*agg).uplinks = count(cores);
+                for (m, core) in (0u8..).zip(cores) {
+                    if let Some((_, down)) = self.connect(*agg, *core, m) {
                         self.aggregate(*core, Area::Pod(pod), PortMask::only(down));
                     }
                 }
@@ -124,8 +141,9 @@ impl Build<'_> {
     /// Links a ToR to the lowest switch of each plane. A plane without a link is a discard: by the
     /// default route its addresses would go up into another plane, which can't reach them.
     fn uplinks_of_tor(&mut self, tor: Node, planes: &[Node]) {
+        self.config(tor).uplinks = count(planes);
         for (plane, upper) in (0u8..).zip(planes) {
-            let up = self.connect(tor, *upper).map(|(up, _)| up);
+            let up = self.connect(tor, *upper, plane).map(|(up, _)| up);
             self.aggregate(tor, Area::Plane(plane), up.into_iter().collect());
         }
         self.default_up(tor);
@@ -150,7 +168,7 @@ impl Build<'_> {
     }
 
     fn tor(&mut self, name: String, pod: u8, tor: u8) -> Node {
-        let node = self.switch(name, Role::Tor, Some(pod.into()), address::rack_prefixes(pod, tor), Area::Pod(pod));
+        let node = self.switch(name, Role::Tor, Some(pod), address::rack_prefixes(pod, tor), Area::Pod(pod));
         let segment =
             Segment { ipv4: Some(address::segment_v4(pod, tor, 1)), ipv6: Some(address::segment_v6(pod, tor, 1)) };
         self.config(node).segment = Some(segment);
@@ -158,7 +176,7 @@ impl Build<'_> {
     }
 
     /// A switch with addresses of its own in place of a segment's.
-    fn router(&mut self, name: String, role: Role, pod: Option<u16>, plane: u8, number: u8) -> Node {
+    fn router(&mut self, name: String, role: Role, pod: Option<u8>, plane: u8, number: u8) -> Node {
         let node = self.switch(name, role, pod, address::router_prefixes(plane, number), Area::Plane(plane));
         let (v4, v6) = address::router(plane, number);
         self.config(node).router_ipv4 = Some(v4);
@@ -166,7 +184,7 @@ impl Build<'_> {
         node
     }
 
-    fn switch(&mut self, name: String, role: Role, pod: Option<u16>, prefixes: [IpNet; 2], area: Area) -> Node {
+    fn switch(&mut self, name: String, role: Role, pod: Option<u8>, prefixes: [IpNet; 2], area: Area) -> Node {
         let node = Node(self.fabric.switches.len());
         // 0 is what a file without an id gets.
         let id = SwitchId(u16::try_from(node.0 + 1).expect("the plan was checked"));
@@ -181,15 +199,18 @@ impl Build<'_> {
             router_ipv4: None,
             router_ipv6: None,
             segment: None,
+            pod: pod.map(own_pod),
+            uplinks: None,
             queues: self.options.queues,
             hello: HelloOptions { interval: self.options.hello_interval, multiplier: self.options.hello_multiplier },
             flowlet: self.options.flowlet,
             p4te: self.options.p4te,
             hula: self.options.hula,
+            caft: self.options.caft,
             ports: vec![],
             routes: vec![],
         };
-        self.fabric.switches.push(Switch { pod, config });
+        self.fabric.switches.push(Switch { pod: pod.map(u16::from), config });
         let rack = role == Role::Tor;
         self.graph.vertices.push(Vertex { prefixes, rack, area, aggregates: vec![], up: vec![] });
         node
@@ -221,9 +242,9 @@ impl Build<'_> {
         self.fabric.links.push(Link { a, b, rate, mtu });
     }
 
-    /// Links two switches; gives the up port of the lower and the down port of the upper, nothing if
-    /// the link is left out.
-    fn connect(&mut self, lower: Node, upper: Node) -> Option<(PortId, PortId)> {
+    /// Links two switches by uplink `number` of the lower, counted with those left out; gives the up port of the
+    /// lower and the down port of the upper, nothing if the link is left out.
+    fn connect(&mut self, lower: Node, upper: Node, number: u8) -> Option<(PortId, PortId)> {
         debug_assert!(lower.0 < upper.0, "the graph wants lower tiers first");
         let lower_name = self.config(lower).name.clone();
         let upper_name = self.config(upper).name.clone();
@@ -234,6 +255,7 @@ impl Build<'_> {
         };
         let mtu = self.options.fabric_mtu;
         let up = self.port(lower, &upper_name, PortKind::Up, rate, mtu, Some(upper));
+        self.config(lower).ports[up.index()].uplink = Some(number);
         let down = self.port(upper, &lower_name, PortKind::Down, rate, mtu, Some(lower));
         let link = Link { a: self.end(lower, &upper_name), b: self.end(upper, &lower_name), rate, mtu };
         self.fabric.links.push(link);
@@ -267,6 +289,7 @@ impl Build<'_> {
             peer_mac,
             hello: default_hello(kind),
             fault,
+            uplink: None,
         });
         let of = |p: &PortConfig| if p.kind == PortKind::Host { FRAMES_HOST } else { FRAMES_FABRIC };
         let frames: u32 = ports.iter().map(of).sum();

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::shape::TopoError;
 use super::{DEFAULT_SEED, Fabric, FabricOptions, LinkChange, LinkException, MAX_NODES, Shape};
 use crate::config::{
-    ConfigError, Document, FileFlowlet, FileHello, FileHula, FileP4te, FileQueues, FileTables, Found, Int,
+    ConfigError, Document, FileCaft, FileFlowlet, FileHello, FileHula, FileP4te, FileQueues, FileTables, Found, Int,
     MIN_IPV6_MTU, MTU, Reader, Selector, Table, Tables, Text, hello_interval, link_name, no_rate, out_of_range,
 };
 use crate::fault::Faults;
@@ -53,6 +53,8 @@ struct File {
     p4te: Box<FileP4te>,
     #[serde(default)]
     hula: FileHula,
+    #[serde(default)]
+    caft: FileCaft,
     #[serde(default)]
     link: Vec<FileLink>,
 }
@@ -108,6 +110,7 @@ fn read_tables(file: &mut File, found: &mut Found) -> Tables {
         flowlet: std::mem::take(&mut file.flowlet),
         p4te: std::mem::take(&mut file.p4te),
         hula: std::mem::take(&mut file.hula),
+        caft: std::mem::take(&mut file.caft),
     };
     tables.read(found)
 }
@@ -152,6 +155,7 @@ fn read_top(file: File, tables: &Tables, found: &mut Found) -> (Option<Shape>, F
         flowlet: tables.flowlet,
         p4te: tables.p4te,
         hula: tables.hula,
+        caft: tables.caft,
         fault: reader.text("fault", file.fault, Faults::from_str).unwrap_or_default(),
     };
     (shape, options)

@@ -35,8 +35,8 @@ pub use exception::{LinkChange, LinkException, LinkProblem};
 pub use shape::{MAX_NODES, Shape, TopoError};
 
 use crate::config::{
-    ConfigError, FlowletOptions, HelloOptions, HulaOptions, P4teOptions, PortConfig, QueueOptions, Selector,
-    SwitchConfig,
+    CaftOptions, ConfigError, FlowletOptions, HelloOptions, HulaOptions, P4teOptions, PortConfig, QueueOptions,
+    Selector, SwitchConfig,
 };
 use crate::fault::Faults;
 use crate::id::{Role, SwitchId};
@@ -75,6 +75,8 @@ pub struct FabricOptions {
     pub p4te: P4teOptions,
     /// HULA on every switch, where it is selected.
     pub hula: HulaOptions,
+    /// CAFT or Expeditus on every switch, where one is selected.
+    pub caft: CaftOptions,
     /// What happens to frames on each link between switches, either way.
     pub fault: Faults,
 }
@@ -95,6 +97,7 @@ impl Default for FabricOptions {
             flowlet: FlowletOptions::default(),
             p4te: P4teOptions::default(),
             hula: HulaOptions::default(),
+            caft: CaftOptions::default(),
             fault: Faults::default(),
         }
     }

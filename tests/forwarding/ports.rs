@@ -275,6 +275,7 @@ fn a_port_with_the_number_of_one_that_was_removed_starts_with_limits_of_its_own(
         peer_mac: None,
         hello: HelloMode::Off,
         fault: Faults::default(),
+        uplink: None,
     };
     Dataplane::add_port(&mut rig.switch, Instant(1), PortId(0), &port, &QueueOptions::default(), 1500);
     rig.meet_hosts();

@@ -359,6 +359,7 @@ impl SchemeIngress for HulaIngress {
             Topic::Meters => vec![self.show_links(now)],
             Topic::Groups => vec![self.show_tors(now), self.show_probes()],
             Topic::Flows => vec![flowlet_table(&self.flowlets, now)],
+            _ => Vec::new(),
         }
     }
 

@@ -231,6 +231,7 @@ impl SchemeIngress for P4teIngress {
             Topic::Meters => vec![self.classes.show(now)],
             Topic::Groups => vec![self.paths.show_ports(self.live)],
             Topic::Flows => self.paths.show(now).into_iter().chain(self.adapter.show()).collect(),
+            _ => Vec::new(),
         }
     }
 }
@@ -282,7 +283,7 @@ impl SchemeEgress for P4teEgress {
         match topic {
             Topic::Meters => vec![self.monitor.show(now)],
             Topic::Flows => self.asker.show(),
-            Topic::Groups => Vec::new(),
+            _ => Vec::new(),
         }
     }
 }
