@@ -5,6 +5,7 @@ use ipnet::IpNet;
 
 use crate::config::{FlowletOptions, HelloOptions, HulaOptions, PortConfig, QueueOptions, Selector, SwitchConfig};
 use crate::counters::{Ledger, PortCounters};
+use crate::fabric::clos::{ClosConfig, ClosEgress, DreConfig};
 use crate::fabric::link::LinkView;
 use crate::fabric::note::Note;
 use crate::fabric::view::{NeighbourView, PathView, SchemeTable, StationView, Topic};
@@ -16,6 +17,7 @@ use crate::frame::{Burst, Pool};
 use crate::id::{PortId, PortMask};
 use crate::pisa::tm::QueueLimits;
 use crate::pisa::{DigestCounts, Handed, Pipe, PortLimits, Switch, TrafficManager};
+use crate::scheme::caft::{Caft, CaftConfig, CaftIngress};
 use crate::scheme::ecmp::{Ecmp, EcmpEgress, EcmpIngress};
 use crate::scheme::hula::{Hula, HulaConfig, HulaEgress, HulaIngress};
 use crate::scheme::letflow::{Choice, LetFlow, LetFlowEgress, LetFlowIngress};
@@ -254,7 +256,7 @@ fn scheme_port(port: &PortConfig, mtu: u16) -> SchemePort {
         mtu,
         tx_mtu: port.mtu_on(mtu),
         peer: port.peer_mac.unwrap_or(crate::config::FABRIC_MAC),
-        uplink: None,
+        uplink: port.uplink,
     }
 }
 
@@ -304,7 +306,13 @@ pub fn build(config: &SwitchConfig, mtus: &[u16]) -> Box<dyn Dataplane> {
 pub fn build_pipe(config: &SwitchConfig, mtus: &[u16], pipe: Pipe) -> Box<dyn Dataplane> {
     assert_eq!(mtus.len(), config.ports.len(), "one MTU a port");
     match config.selector {
-        Selector::Ecmp | Selector::Caft | Selector::Expeditus => {
+        Selector::Caft => {
+            let fabric = fabric_config(config, mtus, pipe);
+            let caft = caft_config(config);
+            let (ingress, egress) = (CaftIngress::new(&fabric, &caft), ClosEgress::new(caft.clos.tpid));
+            Box::new(assemble::<Caft>(config, mtus, pipe, ingress, egress, ()))
+        }
+        Selector::Ecmp | Selector::Expeditus => {
             Box::new(assemble::<Ecmp>(config, mtus, pipe, EcmpIngress, EcmpEgress, ()))
         }
         Selector::Flowlet => Box::new(letflow(config, mtus, pipe, Choice::Hash)),
@@ -339,6 +347,31 @@ fn hula_config(config: &SwitchConfig) -> HulaConfig {
         flowlet_gap: config.flowlet.gap.0,
         flowlet_slots: config.flowlet.slots as usize,
         max_tors: max_tors as usize,
+    }
+}
+
+/// CAFT's part of a configuration.
+pub fn caft_config(config: &SwitchConfig) -> CaftConfig {
+    let o = &config.caft;
+    CaftConfig {
+        clos: clos_config(config),
+        timeout: o.timeout.0,
+        slots: o.slots as usize,
+        failure_timeout: o.failure_timeout.0,
+    }
+}
+
+/// Where the switch of a configuration stands in its fabric.
+fn clos_config(config: &SwitchConfig) -> ClosConfig {
+    let o = &config.caft;
+    ClosConfig {
+        role: config.role,
+        pod_ipv4: config.pod.and_then(|pod| pod.ipv4),
+        pod_ipv6: config.pod.and_then(|pod| pod.ipv6),
+        uplinks: config.uplink_count().into(),
+        tpid: o.tpid,
+        dre: DreConfig { period: o.dre_period.0, alpha: o.dre_alpha.ppm(), scale: o.dre_scale },
+        deterministic: o.deterministic,
     }
 }
 

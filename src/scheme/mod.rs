@@ -1,0 +1,7 @@
+//! Path-selection schemes. Each fills the hooks of [`crate::fabric::hooks`]; none imports another.
+
+pub mod caft;
+pub mod ecmp;
+pub mod hula;
+pub mod letflow;
+pub mod p4te;

@@ -174,10 +174,9 @@ impl Uplinks {
 
     /// The entries of all uplinks, by number.
     pub fn metrics(&self, now: Instant, direction: Direction) -> Metrics {
-        let mut metrics = Metrics::default();
-        for number in 0..self.count() {
-            metrics.push(self.metric(now, number, direction));
-        }
+        let mut metrics = Metrics::new();
+        let all = (0..self.count()).map(|number| self.metric(now, number, direction));
+        metrics.extend(all).expect("at most MAX_PORTS, which is less than a tag holds");
         metrics
     }
 

@@ -6,7 +6,7 @@ use crate::id::{PortId, PortMask};
 use crate::pisa::pat::{Lookup, Origin, Path};
 use crate::pisa::{Context, Meta, Queue, Verdict};
 use crate::time::Instant;
-use crate::wire::caft::{MAX_METRICS, Metric, Metrics, Tag, Trip};
+use crate::wire::caft::{Metric, Metrics, Tag, Trip};
 
 use super::tor::{RESPONSE, RESPONSE_IN_POD};
 use super::{CaftIngress, REQUEST_UP, RESPONSE_UP};
@@ -46,23 +46,14 @@ impl CaftIngress {
 
     /// A1, A6: adds what this switch knows of its uplinks.
     #[inline(never)]
-    fn tagged_upwards(
-        &mut self,
-        now: Instant,
-        usable: PortMask,
-        frame: &mut Frame,
-        meta: &mut Meta,
-    ) -> Option<PortId> {
+    fn tagged_upwards(&mut self, now: Instant, usable: PortMask, frame: &mut Frame, meta: &mut Meta) -> Option<PortId> {
         let port = self.spread(usable, meta)?;
         let Ok((mut tag, _)) = Tag::read(frame, self.clos.tpid()) else { return None };
         let request = meta.scheme == REQUEST_UP;
         let direction = if request { Direction::Egress } else { Direction::Ingress };
         let own = self.clos.uplinks().metrics(now, direction);
-        let fits = tag.metrics.len() + own.len() <= MAX_METRICS;
-        if fits {
-            tag.metrics.extend(own.as_slice());
-        }
-        if !fits || !self.clos.put(port, frame, meta, &tag) {
+        let longer = tag.metrics.extend(own.iter().copied());
+        if longer.is_err() || !self.clos.put(port, frame, meta, &tag) {
             if !request {
                 return None;
             }
@@ -81,13 +72,7 @@ impl CaftIngress {
     }
 
     /// A packet with a tag.
-    pub(super) fn at_agg(
-        &mut self,
-        cx: &mut Context<'_>,
-        tag: Tag,
-        frame: &mut Frame,
-        meta: &mut Meta,
-    ) -> Handled {
+    pub(super) fn at_agg(&mut self, cx: &mut Context<'_>, tag: Tag, frame: &mut Frame, meta: &mut Meta) -> Handled {
         let drop = |reason| Handled::Verdict(Verdict::Drop(reason));
         let n = tag.metrics.len();
         let from_core = self.clos.is_up(meta.ingress_port);
@@ -119,9 +104,7 @@ impl CaftIngress {
             (Trip::Inbound, true) if !inwards => drop(DropReason::StrayTag),
             (Trip::Inbound, true) if n != RESPONSE + self.clos.uplinks().count() => drop(DropReason::BadTag),
             (Trip::Inbound, true) => self.complete(cx.now, &tag, frame, meta),
-            (Trip::Inbound, false) if n != if inwards { RESPONSE_IN_POD } else { RESPONSE } => {
-                drop(DropReason::BadTag)
-            }
+            (Trip::Inbound, false) if n != if inwards { RESPONSE_IN_POD } else { RESPONSE } => drop(DropReason::BadTag),
             (Trip::Inbound, false) => {
                 meta.scheme = RESPONSE_UP;
                 Handled::Route(Queue::Control)
@@ -138,22 +121,22 @@ impl CaftIngress {
             Clos::strip(frame, meta);
             return;
         };
-        let (tor, egress) = tag.metrics.as_slice().split_at(of_tor);
+        let (tor, egress) = tag.metrics.split_at(of_tor);
         let ingress = uplinks.metrics(cx.now, Direction::Ingress);
-        let best = self.best(meta.flow_hash, egress, ingress.as_slice());
+        let best = self.best(meta.flow_hash, egress, &ingress);
         self.learn(cx.now, frame, meta, egress);
-        let mut metrics = Metrics::default();
-        metrics.extend(tor);
-        metrics.extend(&best.map_or([Metric::FAILED; 2], |m| [egress[m], ingress.as_slice()[m]]));
+        let pair = best.map_or([Metric::FAILED; 2], |m| [egress[m], ingress[m]]);
+        let section = Metrics::of(&[tor, &pair]);
         match best.and_then(|m| self.clos.uplinks().port(m)) {
             Some(port) => {
-                let choice = Tag { trip: Trip::Outbound, metrics: Metrics::default() };
+                let choice = Tag { trip: Trip::Outbound, metrics: Metrics::new() };
                 let made = self.clos.say(cx, port, &choice, frame, meta);
                 *(if made { &mut self.counters.choices_sent } else { &mut self.counters.unmade }) += 1;
             }
             None => self.counters.no_second += 1,
         }
-        if !self.clos.replace(frame, meta, &Tag { trip: Trip::Outbound, metrics }) {
+        let tag = section.ok().map(|metrics| Tag { trip: Trip::Outbound, metrics });
+        if !tag.is_some_and(|tag| self.clos.replace(frame, meta, &tag)) {
             self.untag(frame, meta);
         }
     }
@@ -161,8 +144,7 @@ impl CaftIngress {
     /// A5: an M1: the other end has chosen the core that it comes by.
     fn chosen(&mut self, now: Instant, frame: &mut Frame, meta: &Meta) -> Handled {
         let flow = self.clos.flow_of_message(frame, &meta.headers);
-        let kept =
-            self.pat.insert(now, flow, Path { port: meta.ingress_port, valid: true, origin: Origin::Request });
+        let kept = self.pat.insert(now, flow, Path { port: meta.ingress_port, valid: true, origin: Origin::Request });
         *(if kept { &mut self.counters.choices_taken } else { &mut self.counters.unkept }) += 1;
         Handled::Verdict(Verdict::Consume)
     }
@@ -170,10 +152,10 @@ impl CaftIngress {
     /// A7: the end of a response's way: of the cores, which is the best one for the second way.
     fn complete(&mut self, now: Instant, tag: &Tag, frame: &mut Frame, meta: &mut Meta) -> Handled {
         let uplinks = self.clos.uplinks();
-        let (so_far, ingress) = tag.metrics.as_slice().split_at(RESPONSE);
+        let (so_far, ingress) = tag.metrics.split_at(RESPONSE);
         let egress = uplinks.metrics(now, Direction::Egress);
         let flow = self.clos.flow_of_message(frame, &meta.headers);
-        let best = self.best(flow, egress.as_slice(), ingress);
+        let best = self.best(flow, &egress, ingress);
         let port = best.and_then(|m| uplinks.port(m));
         self.learn(now, frame, meta, ingress);
         self.counters.responses_down += 1;
@@ -184,10 +166,9 @@ impl CaftIngress {
             }
             None => self.counters.no_second += 1,
         }
-        let mut metrics = Metrics::default();
-        metrics.extend(so_far);
-        metrics.extend(&best.map_or([Metric::FAILED; 2], |m| [egress.as_slice()[m], ingress[m]]));
-        match self.clos.replace(frame, meta, &Tag { trip: Trip::Inbound, metrics }) {
+        let pair = best.map_or([Metric::FAILED; 2], |m| [egress[m], ingress[m]]);
+        let tag = Metrics::of(&[so_far, &pair]).map(|metrics| Tag { trip: Trip::Inbound, metrics });
+        match tag.is_ok_and(|tag| self.clos.replace(frame, meta, &tag)) {
             true => Handled::Route(Queue::Control),
             false => Handled::Verdict(Verdict::Drop(DropReason::NoFrame)),
         }

@@ -63,7 +63,10 @@ impl CaftIngress {
         let uplink = |way: Option<Candidate>| way.map_or(Cell::None, |way| (way.uplink as u64).into());
         let metrics = |way: Option<Candidate>| {
             let words = way.map(|way| {
-                let words = way.metrics.iter().flatten().map(ToString::to_string);
+                let words = way.metrics.iter().flatten().map(|metric| match metric.is_failed() {
+                    true => "F".to_string(),
+                    false => metric.nibble().to_string(),
+                });
                 words.collect::<Vec<_>>().join(" ")
             });
             words.map_or(Cell::None, Cell::Text)

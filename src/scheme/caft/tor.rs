@@ -62,13 +62,7 @@ impl CaftIngress {
     }
 
     /// A packet with a tag, off an uplink.
-    pub(super) fn at_tor(
-        &mut self,
-        cx: &mut Context<'_>,
-        tag: Tag,
-        frame: &mut Frame,
-        meta: &mut Meta,
-    ) -> Handled {
+    pub(super) fn at_tor(&mut self, cx: &mut Context<'_>, tag: Tag, frame: &mut Frame, meta: &mut Meta) -> Handled {
         let n = tag.metrics.len();
         match tag.trip {
             Trip::Outbound if n == 0 => Handled::Verdict(Verdict::Drop(DropReason::StrayTag)), // T11: M1
@@ -83,9 +77,7 @@ impl CaftIngress {
             Trip::Inbound if !Clos::is_tracked(&meta.headers) || !matches!(n, RESPONSE_IN_POD | RESPONSE_WHOLE) => {
                 Handled::Verdict(Verdict::Drop(DropReason::BadTag))
             }
-            Trip::Inbound if !self.clos.is_local(frame, meta) => {
-                Handled::Verdict(Verdict::Drop(DropReason::StrayTag))
-            }
+            Trip::Inbound if !self.clos.is_local(frame, meta) => Handled::Verdict(Verdict::Drop(DropReason::StrayTag)),
             Trip::Inbound => {
                 self.decide(cx.now, &tag, frame, meta);
                 Handled::Verdict(Verdict::Consume)
@@ -106,9 +98,9 @@ impl CaftIngress {
             self.counters.requests_odd += 1;
             return;
         };
-        let egress = &tag.metrics.as_slice()[..n];
+        let (egress, first) = tag.metrics.split_at(n);
         let ingress = uplinks.metrics(cx.now, Direction::Ingress);
-        let pair = |number: usize| [egress[number], ingress.as_slice()[number]];
+        let pair = |number: usize| [egress[number], ingress[number]];
         let weight = |number: usize| {
             let usable = (within || number != came) && uplinks.port(number).is_some();
             usable.then(|| pair(number).into_iter().max().expect("a pair"))
@@ -117,13 +109,11 @@ impl CaftIngress {
             self.counters.no_second += 1;
             return;
         };
-        let mut metrics = Metrics::default();
-        metrics.extend(&pair(best));
-        if !within {
-            metrics.extend(&pair(came));
-            metrics.extend(&tag.metrics.as_slice()[n..]);
-        }
-        let port = uplinks.port(best).expect("it was chosen for it");
+        let metrics = match within {
+            true => Metrics::of(&[&pair(best)]),
+            false => Metrics::of(&[&pair(best), &pair(came), first]),
+        };
+        let (Ok(metrics), Some(port)) = (metrics, uplinks.port(best)) else { return };
         let made = self.clos.say(cx, port, &Tag { trip: Trip::Inbound, metrics }, frame, meta);
         *(if made { &mut self.counters.responses_sent } else { &mut self.counters.unmade }) += 1;
     }
@@ -140,8 +130,7 @@ impl CaftIngress {
             self.counters.orphans += 1;
             return;
         };
-        let m = tag.metrics.as_slice();
-        let (first, second) = match *m {
+        let (first, second) = match *tag.metrics {
             [e2, i2, e1, i1, up1, down1, up2, down2] => {
                 let way = |uplink, metrics: [Metric; 4]| Candidate { uplink, metrics: metrics.map(Some) };
                 (Some(way(current, [e1, up1, down1, i1])), way(arrived, [e2, up2, down2, i2]))

@@ -112,6 +112,16 @@ impl Metrics {
         Metrics { list: [Metric(0); MAX_METRICS], len: 0 }
     }
 
+    /// All of `parts`, one behind the other.
+    ///
+    /// # Errors
+    /// [`Full`] if they don't all fit.
+    pub fn of(parts: &[&[Metric]]) -> Result<Metrics, Full> {
+        let mut metrics = Metrics::new();
+        metrics.extend(parts.iter().copied().flatten().copied())?;
+        Ok(metrics)
+    }
+
     /// All of them.
     #[inline]
     pub fn as_slice(&self) -> &[Metric] {
