@@ -22,7 +22,6 @@ use crate::pisa::hash::bucket;
 use crate::pisa::{Action, Context, FlowHash, Meta, Queue};
 use crate::time::Instant;
 use crate::wire::caft::{self, Tag};
-use crate::wire::parse::PROTO_TCP;
 use crate::wire::{Headers, L3, MacAddr, ethernet, parse_behind, tcp};
 
 /// Where a switch stands in its fabric, and how it measures.
@@ -151,11 +150,8 @@ impl Clos {
     /// Whether a packet is of a flow that ways are found for: TCP, whole, with all of its header. Fragments of a
     /// datagram have no ports in common, and go by their addresses' hash.
     #[inline]
-    pub fn is_tracked(headers: &Headers) -> bool {
-        headers.proto == PROTO_TCP
-            && !headers.is_fragment()
-            && headers.l4 != 0
-            && headers.l4 + tcp::MIN_HEADER as u16 <= headers.end
+    pub fn is_tracked(frame: &Frame, headers: &Headers) -> bool {
+        tcp::is_whole(frame, headers)
     }
 
     /// Whether the frame has a scheme's tag, or behind VLAN tags what looks like one.

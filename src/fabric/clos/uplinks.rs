@@ -221,6 +221,16 @@ impl Uplinks {
         }
     }
 
+    /// Which of them are there and carry traffic.
+    pub fn show_state(&self) -> SchemeTable {
+        let row = |number: usize| {
+            let port = self.links[number].port.map_or(Cell::None, Cell::Port);
+            vec![port, (number as u64).into(), u64::from(self.port(number).is_none()).into()]
+        };
+        let columns = &["port", "uplink", "failed"];
+        SchemeTable { name: "uplinks", columns, rows: (0..self.count()).map(row).collect() }
+    }
+
     fn fresh(&self, description: SchemePort, period: u64) -> Uplink {
         let dre = || Dre::new(description.rate, period, &self.decay);
         Uplink { port: None, egress: dre(), ingress: dre() }

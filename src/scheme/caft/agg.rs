@@ -26,7 +26,7 @@ impl CaftIngress {
         if meta.scheme != 0 {
             return self.tagged_upwards(now, usable, frame, meta);
         }
-        if Clos::is_tracked(&meta.headers)
+        if Clos::is_tracked(frame, &meta.headers)
             && let Lookup::Own(path) = self.pat.lookup(now, meta.flow_hash)
             && path.valid
         {
@@ -78,7 +78,7 @@ impl CaftIngress {
         let from_core = self.clos.is_up(meta.ingress_port);
         let pods = self.clos.pods();
         let inwards = pods.destination(frame, &meta.headers).is_some_and(|pod| pods.is_own(pod));
-        let whole = Clos::is_tracked(&meta.headers);
+        let whole = Clos::is_tracked(frame, &meta.headers);
         match (tag.trip, from_core) {
             (Trip::Outbound, _) if n == 0 => match whole && from_core && inwards {
                 true => self.chosen(cx.now, frame, meta),

@@ -10,7 +10,7 @@ impl CaftIngress {
         match topic {
             Topic::Dre => vec![self.clos.uplinks().show(now)],
             Topic::Pat => vec![self.show_pat(now), self.show_occupancy(now)],
-            Topic::Failures => vec![self.show_failures(now)],
+            Topic::Failures => vec![self.show_failures(now), self.clos.uplinks().show_state()],
             Topic::Paths => vec![self.show_decisions(now), self.show_counters()],
             Topic::Meters | Topic::Groups | Topic::Flows => Vec::new(),
         }

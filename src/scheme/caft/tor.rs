@@ -29,7 +29,7 @@ impl CaftIngress {
         frame: &mut Frame,
         meta: &mut Meta,
     ) -> Option<PortId> {
-        if !Clos::is_tracked(&meta.headers) {
+        if !Clos::is_tracked(frame, &meta.headers) {
             return group.pick(meta.flow_hash); // T5
         }
         match self.pat.lookup(now, meta.flow_hash) {
@@ -74,7 +74,7 @@ impl CaftIngress {
                 Clos::strip(frame, meta);
                 Handled::Route(Queue::Data)
             }
-            Trip::Inbound if !Clos::is_tracked(&meta.headers) || !matches!(n, RESPONSE_IN_POD | RESPONSE_WHOLE) => {
+            Trip::Inbound if !Clos::is_tracked(frame, &meta.headers) || !matches!(n, RESPONSE_IN_POD | RESPONSE_WHOLE) => {
                 Handled::Verdict(Verdict::Drop(DropReason::BadTag))
             }
             Trip::Inbound if !self.clos.is_local(frame, meta) => Handled::Verdict(Verdict::Drop(DropReason::StrayTag)),
@@ -94,7 +94,7 @@ impl CaftIngress {
         let n = uplinks.count();
         let agrees = tag.metrics.len() == if within { n } else { n + 2 };
         let came = uplinks.number(meta.ingress_port);
-        let (true, true, Some(came)) = (agrees, Clos::is_tracked(&meta.headers), came) else {
+        let (true, true, Some(came)) = (agrees, Clos::is_tracked(frame, &meta.headers), came) else {
             self.counters.requests_odd += 1;
             return;
         };
