@@ -10,7 +10,9 @@ use etherparse::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weft::counters::DropReason;
-use weft::wire::{Headers, L3, checksum, ethernet, ipv4, ipv6, parse};
+use weft::pisa::FlowHash;
+use weft::wire::caft::{self, MAX_METRICS, Metric, Metrics, Tag, TagError, Trip};
+use weft::wire::{Headers, L3, MacAddr, checksum, ethernet, ipv4, ipv6, parse, parse_behind, tcp};
 
 /// What follows the IP header and its extensions.
 #[derive(Clone, Copy, Debug)]
@@ -215,6 +217,22 @@ fn partial_checksum(frame: &[u8], headers: &Headers) -> Option<(usize, [u8; 2])>
     Some((field, (!pseudo.ones_complement()).to_ne_bytes())) // etherparse sums in the machine's byte order
 }
 
+/// `headers` of a frame in which `by` bytes were put before them.
+fn shifted(mut headers: Headers, by: usize) -> Headers {
+    headers.l3 += by as u16;
+    headers.end += by as u16;
+    headers.l4 += if headers.l4 == 0 { 0 } else { by as u16 };
+    headers
+}
+
+fn tags() -> impl Strategy<Value = Tag> {
+    (any::<bool>(), vec(any::<u8>(), 0..=MAX_METRICS)).prop_map(|(inbound, nibbles)| {
+        let mut metrics = Metrics::new();
+        metrics.extend(nibbles.into_iter().map(Metric::from_nibble)).expect("no more than fit");
+        Tag { trip: if inbound { Trip::Inbound } else { Trip::Outbound }, metrics }
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
@@ -227,6 +245,82 @@ proptest! {
                 headers.ports(&frame);
             }
         }
+    }
+
+    #[test]
+    fn no_bytes_make_reading_a_tag_panic_and_what_was_read_is_written_the_same(
+        start: [u8; 12],
+        tpid: u16,
+        is_tag in prop::bool::weighted(0.9),
+        rest in vec(any::<u8>(), 0..90),
+        cut in 0usize..20,
+    ) {
+        let mut frame = start.to_vec();
+        frame.extend(if is_tag { tpid } else { !tpid }.to_be_bytes());
+        frame.extend(&rest);
+        frame.truncate(frame.len().saturating_sub(cut));
+        match Tag::read(&frame, tpid) {
+            Err(TagError::NoTag) => prop_assert!(!is_tag || frame.len() < 14),
+            // The shortest that could be whole has no metrics.
+            Err(TagError::Truncated) => {
+                prop_assert!(is_tag && (frame.len() < 17 || frame.len() < 17 + usize::from(frame[14] & 0x7f).div_ceil(2)));
+            }
+            Ok((tag, len)) => {
+                prop_assert!(is_tag && frame.len() >= 12 + len + 2);
+                let mut written = vec![0xee; len];
+                tag.emit(tpid, &mut written);
+                // A failed link is sent as F, and an odd nibble as 0.
+                let canonical = |nibble: u8| if nibble > 7 { 0xf } else { nibble };
+                let mut expected = frame[12..12 + len].to_vec();
+                expected[3..].iter_mut().for_each(|byte| *byte = canonical(*byte >> 4) << 4 | canonical(*byte & 15));
+                if expected[2] & 1 == 1 {
+                    expected[len - 1] &= 0xf0;
+                }
+                prop_assert_eq!(written, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn behind_a_tag_headers_are_found_as_without_it(frame in any_frame(), tag in tags()) {
+        let Some((addresses, rest)) = frame.split_at_checked(12) else { return Ok(()) };
+        let len = caft::len(tag.metrics.len());
+        let mut bytes = vec![0; len];
+        tag.emit(caft::TPID, &mut bytes);
+        let tagged = [addresses, &bytes, rest].concat();
+        let mut headers = Headers::default();
+        let found = parse_behind(&tagged, len, &mut headers).map(|()| headers);
+        prop_assert_eq!(found, parse(&frame).map(|headers| shifted(headers, len)));
+    }
+
+    #[test]
+    fn a_message_is_made_of_every_whole_segment_and_names_its_flow(
+        frame in prop_oneof![packets(true).prop_map(|packet| packet.build()), any_frame()],
+        tag in tags(),
+        capacity in prop_oneof![0usize..=caft::MAX_MESSAGE, Just(caft::MAX_MESSAGE)],
+    ) {
+        let Ok(headers) = parse(&frame) else { return Ok(()) };
+        let (mut out, macs) = (vec![0xee; capacity], (MacAddr([2; 6]), MacAddr([4; 6])));
+        let tag_len = caft::len(tag.metrics.len());
+        let needed = if headers.kind == L3::Ipv4 { 14 + tag_len + 40 } else { 14 + tag_len + 60 }.max(60);
+        let is_segment = tcp::is_whole(&frame, &headers);
+        let made = caft::emit_message(&mut out, macs, caft::TPID, &tag, &frame, &headers);
+        prop_assert_eq!(made, (is_segment && needed <= capacity).then_some(needed));
+        prop_assert!(out[made.unwrap_or(0)..].iter().all(|byte| *byte == 0xee));
+        let Some(len) = made else { return Ok(()) };
+        let message = &mut out[..len];
+        prop_assert_eq!(Tag::read(message, caft::TPID), Ok((tag, tag_len)));
+        let mut there = Headers::default();
+        parse_behind(message, tag_len, &mut there).expect("an Ethernet frame");
+        prop_assert!(tcp::is_whole(message, &there) && tcp::has_right_checksum(message, &there));
+        prop_assert_eq!(tcp::payload_len(message, &there), 0);
+        caft::swap_addresses(message, &there);
+        prop_assert!(tcp::has_right_checksum(message, &there));
+        let hash = FlowHash::new(1);
+        prop_assert_eq!(hash.packet(message, &there), hash.packet(&frame, &headers));
+        let (l4, old) = (usize::from(there.l4), usize::from(headers.l4));
+        prop_assert_eq!(&message[l4..l4 + 12], &frame[old..old + 12], "ports and numbers");
+        prop_assert_eq!(message[l4 + 13], frame[old + 13], "flags");
     }
 
     #[test]

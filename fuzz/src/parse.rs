@@ -9,7 +9,8 @@ use weft::fabric::reply::{
 };
 use weft::frame::{Frame, Pool};
 use weft::pisa::FlowHash;
-use weft::wire::{Headers, L3, MacAddr, checksum, ethernet, ipv4, ipv6, parse, parse_into};
+use weft::wire::caft::{self, Metric, Tag, TagError};
+use weft::wire::{Headers, L3, MacAddr, checksum, ethernet, ipv4, ipv6, parse, parse_behind, parse_into, tcp};
 
 const SWITCH: MacAddr = MacAddr([2, 0x77, 0, 0, 0, 1]);
 const OURS: [IpAddr; 2] =
@@ -20,6 +21,7 @@ const CAPACITIES: [usize; 4] = [2048, 1500, 128, 64];
 pub fn run(data: &[u8]) {
     let Some((choice, frame)) = data.split_first() else { return };
     let mut pool = Pool::heap(1, CAPACITIES[usize::from(*choice) % 4]);
+    tagged(frame);
     let Ok(headers) = parse(frame) else { return };
     let mut again = Headers::default();
     assert_eq!(parse_into(frame, &mut again), Ok(()));
@@ -42,6 +44,47 @@ fn offsets(frame: &[u8], headers: &Headers) {
         let bytes: usize = ipv6::extensions(frame, headers).map(|(_, bytes)| bytes.len()).sum();
         assert!(l3 + ipv6::HEADER + bytes <= end, "{headers:?}");
     }
+}
+
+/// A frame with a CAFT tag is the one without it, further in; and a message made of a segment in it reads as
+/// one of its flow.
+fn tagged(frame: &[u8]) {
+    let (tag, len) = match Tag::read(frame, caft::TPID) {
+        Ok(read) => read,
+        Err(TagError::NoTag) => return assert!(!caft::is_tagged(frame, caft::TPID)),
+        Err(TagError::Truncated) => return assert!(caft::is_tagged(frame, caft::TPID)),
+    };
+    let plain = [&frame[..12], &frame[12 + len..]].concat();
+    let mut headers = Headers::default();
+    let found = parse_behind(frame, len, &mut headers);
+    match parse(&plain) {
+        Err(reason) => return assert_eq!(found, Err(reason)),
+        Ok(mut expected) => {
+            for offset in [&mut expected.l3, &mut expected.l4, &mut expected.end] {
+                *offset += if *offset == 0 { 0 } else { len as u16 };
+            }
+            assert_eq!((found, headers), (Ok(()), expected));
+        }
+    }
+    let mut bytes = vec![0; len];
+    tag.emit(caft::TPID, &mut bytes);
+    assert_eq!(bytes[..3], frame[12..15]);
+    for (i, metric) in tag.metrics.iter().enumerate() {
+        let nibble = |bytes: &[u8]| bytes[3 + i / 2] >> (4 * (1 - i % 2));
+        assert_eq!((*metric, nibble(&bytes) & 15), (Metric::from_nibble(nibble(&frame[12..])), metric.nibble()));
+    }
+    let mut out = [0; caft::MAX_MESSAGE];
+    let made = caft::emit_message(&mut out, (SWITCH, SWITCH), caft::TPID, &tag, frame, &headers);
+    assert_eq!(made.is_some(), tcp::is_whole(frame, &headers));
+    let Some(message) = made.map(|len| &mut out[..len]) else { return };
+    assert_eq!(Tag::read(message, caft::TPID), Ok((tag, len)));
+    let mut there = Headers::default();
+    assert_eq!(parse_behind(message, len, &mut there), Ok(()));
+    assert!(tcp::is_whole(message, &there) && tcp::has_right_checksum(message, &there));
+    caft::swap_addresses(message, &there);
+    assert!(tcp::has_right_checksum(message, &there));
+    let hash = FlowHash::new(1);
+    assert_eq!(hash.packet(message, &there), hash.packet(frame, &headers));
 }
 
 /// What the packet path changes leaves the frame as sound as it was.
