@@ -67,8 +67,8 @@ fn the_metric_is_the_load_in_eighths_and_never_more_than_seven() {
     let mut dre = ten_gbit();
     dre.count(Instant::ZERO, 2_500_000);
     assert_eq!((dre.metric(Instant::ZERO), dre.load(Instant::ZERO)), (7, 10.0));
-    // Thresholds that are not whole: 3 Mbit/s for 7 us / 0.3 are 8.75 bytes, an eighth is 1.09375.
-    let mut dre = Dre::new(BitRate(3_000_000), 7 * MICROS, &Decay::new(300_000));
+    // Thresholds between two steps of 1/256: 32.032 Mbit/s for 1 us / 0.5 are 8.008 bytes, an eighth is 1.001.
+    let mut dre = Dre::new(BitRate(32_032_000), MICROS, &Decay::new(500_000));
     assert_eq!(dre.thresholds(), [2, 3, 4, 5, 6, 7, 8]);
     let metrics = [(); 9].map(|()| {
         dre.count(Instant::ZERO, 1);
