@@ -1,5 +1,5 @@
 //! Discounting rate estimators (Alizadeh et al., "CONGA: Distributed congestion-aware load balancing for
-//! datacenters", SIGCOMM 2014, section 3.2): how much of a link is used, in one register.
+//! datacenters", SIGCOMM 2014): how much of a link is used, in one register.
 //!
 //! Each packet adds its bytes to X, and each period T takes the share alpha of X away. X is then about
 //! rate * tau with tau = T / alpha, a low-pass of the first order, and X / (C * tau) the load of a link
@@ -22,7 +22,7 @@ pub const UNPACED: BitRate = BitRate(10_000_000_000);
 /// Shares of alpha that can be had, in millionths.
 pub const ALPHA: RangeInclusive<u32> = 1_000..=500_000;
 
-/// Levels of the metric: 3 bits (CONGA, section 3.2; CAFT).
+/// Levels of the metric: 3 bits (Q = 3 of CONGA; CAFT, arXiv 2010.00720).
 const LEVELS: usize = 8;
 
 /// Bytes that C * tau should have at least. A level is then eight packets of 1,500 bytes; with less, the

@@ -1,5 +1,5 @@
-//! The path allocation table: which port a flow was given, and how (CAFT, section 3 of the paper; Expeditus
-//! keeps the same).
+//! The path allocation table: which port a flow was given, and how (CAFT, arXiv 2010.00720; Expeditus, SoCC
+//! 2016).
 
 use crate::id::PortId;
 use crate::pisa::epochs::Epochs;
@@ -59,7 +59,7 @@ pub struct Entry {
     pub flow: u32,
     /// What the table keeps.
     pub path: Path,
-    /// Nanoseconds since the tick of the last packet began, as of the tick that has: 0 or the timeout.
+    /// Its age in nanoseconds, as a tick tells it: 0 in that of the last packet, the timeout in the next.
     pub age: u64,
 }
 
@@ -130,7 +130,7 @@ fn fingerprint(hash: u64) -> u32 {
 ///
 /// Ageing: time is counted in ticks of the timeout T, and an entry lives through the tick of its last packet
 /// and the next one. It thus dies between T (not included) and 2T after that packet, at the same
-/// instant as by the age bits of CONGA (SIGCOMM 2014, section 3.3), which a timer every T sets, and
+/// instant as by the age bits of CONGA (SIGCOMM 2014), which a timer every T sets, and
 /// finds set; but without timer and sweep.
 ///
 /// A slot has 16 bits for the tick. An entry that has been dead for long, and in whose slot no other flow came,
