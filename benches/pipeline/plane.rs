@@ -3,10 +3,11 @@
 use weft::config::SwitchConfig;
 use weft::dataplane::{self, Dataplane};
 use weft::frame::{BURST, Burst};
-use weft::id::{PortId, SwitchId};
+use weft::id::{PortId, Role, SwitchId};
 use weft::time::{Instant, MILLIS};
-use weft::wire::ethernet;
+use weft::wire::caft::{self, Metrics, Tag, Trip};
 use weft::wire::hula::{FRAME_LEN, MAX_LINKS, Probe};
+use weft::wire::{self, ethernet};
 
 use super::Pass;
 use super::traffic::{Flow, HOSTS, Random, SWITCH, Segment, Traffic, host_mac};
@@ -21,20 +22,28 @@ const TORS: u16 = 128;
 /// The period of HULA's probes, its default.
 const PERIOD: u64 = MILLIS;
 
-/// What is measured: a path selection, with or without rates at its ports.
+/// What is measured: a path selection, in a role, with or without rates at its ports.
 #[derive(Clone, Copy)]
 pub struct Setup {
     pub name: &'static str,
     selector: &'static str,
+    role: Role,
     is_paced: bool,
+    /// `[caft] timeout`.
+    timeout: &'static str,
 }
 
-pub const SETUPS: [Setup; 5] = [
-    Setup { name: "ecmp", selector: "ecmp", is_paced: false },
-    Setup { name: "paced", selector: "ecmp", is_paced: true },
-    Setup { name: "letflow", selector: "letflow", is_paced: true },
-    Setup { name: "hula", selector: "hula", is_paced: true },
-    Setup { name: "p4te", selector: "p4te", is_paced: true },
+const TOR: Setup = Setup { name: "", selector: "", role: Role::Tor, is_paced: true, timeout: "100ms" };
+
+pub const SETUPS: [Setup; 8] = [
+    Setup { name: "ecmp", selector: "ecmp", is_paced: false, ..TOR },
+    Setup { name: "paced", selector: "ecmp", ..TOR },
+    Setup { name: "letflow", selector: "letflow", ..TOR },
+    Setup { name: "hula", selector: "hula", ..TOR },
+    Setup { name: "p4te", selector: "p4te", ..TOR },
+    Setup { name: "caft", selector: "caft", ..TOR },
+    Setup { name: "caft-open", selector: "caft", timeout: "1ms", ..TOR },
+    Setup { name: "caft-agg", selector: "caft", role: Role::Agg, ..TOR },
 ];
 
 impl Setup {
@@ -47,17 +56,29 @@ impl Setup {
     /// without.
     fn config(&self, flows: u64) -> SwitchConfig {
         let rate = if self.is_paced { PACED } else { "" };
+        let (below, segment) = match self.role {
+            Role::Tor => ("host", "[segment]\nipv4 = \"10.0.0.1/24\"\n"),
+            Role::Agg | Role::Core => ("down", ""),
+        };
         let port =
             |name: char, kind: &str, i: u8| format!("[[port]]\ninterface = \"{name}{i}\"\nkind = \"{kind}\"\n{rate}\n");
-        let hosts: String = (0..HOSTS).map(|i| port('h', "host", i)).collect();
+        let hosts: String = (0..HOSTS).map(|i| port('h', below, i)).collect();
         let ups: String = (0..UPLINKS).map(|i| port('u', "up", i)).collect();
-        let names: Vec<String> = (0..UPLINKS).map(|i| format!("\"u{i}\"")).collect();
+        let names = |name: char, count: u8| (0..count).map(|i| format!("\"{name}{i}\"")).collect::<Vec<_>>().join(", ");
+        let down = match self.role {
+            Role::Tor => String::new(),
+            Role::Agg | Role::Core => {
+                format!("[[route]]\nprefix = \"10.0.0.0/24\"\nports = [{}]\n", names('h', HOSTS))
+            }
+        };
         let text = format!(
-            "name = \"t\"\nmac = \"{SWITCH}\"\nrole = \"tor\"\nselector = \"{}\"\n[segment]\nipv4 = \"10.0.0.1/24\"\n[hello]\ninterval = \
-             0\n[flowlet]\nslots = {flows}\n[p4te]\nrate_adaptation = \"fack\"\nrate_slots = {flows}\n{hosts}{ups}[[route]]\n\
-             prefix = \"0.0.0.0/0\"\nports = [{}]\n",
+            "name = \"t\"\nmac = \"{SWITCH}\"\nrole = \"{}\"\nselector = \"{}\"\n{segment}[pod]\nipv4 = \"10.0.0.0/24\"\n\
+             [hello]\ninterval = 0\n[flowlet]\nslots = {flows}\n[p4te]\nrate_adaptation = \"fack\"\nrate_slots = {flows}\n\
+             [caft]\nslots = {flows}\ntimeout = \"{}\"\n{hosts}{ups}[[route]]\nprefix = \"0.0.0.0/0\"\nports = [{}]\n{down}",
+            self.role,
             self.selector,
-            names.join(", ")
+            self.timeout,
+            names('u', UPLINKS)
         );
         SwitchConfig::parse(&text, "bench").expect("a sound configuration")
     }
@@ -99,9 +120,35 @@ impl Plane {
         let plane = dataplane::build(&config, &[1500; (HOSTS + UPLINKS) as usize]);
         let probes = (setup.selector == "hula").then_some(Probes { next: Instant::ZERO, sent: 0, load: Random(2) });
         let mut plane = Plane { plane, now: Instant(1), probes, aside: Burst::new() };
-        (0..HOSTS).for_each(|host| plane.announce(host, traffic));
+        if setup.role == Role::Tor {
+            (0..HOSTS).for_each(|host| plane.announce(host, traffic));
+        }
         (0..HOSTS).for_each(|host| plane.open(host, traffic));
+        if setup.selector == "caft" && setup.role == Role::Agg {
+            (0..HOSTS).for_each(|host| plane.place(host, traffic));
+        }
         plane
+    }
+
+    /// The far aggregation switches have chosen cores for a host's flows, and say so by these (CAFT's M1).
+    fn place(&mut self, host: u8, traffic: &mut Traffic) {
+        let tag = Tag { trip: Trip::Outbound, metrics: Metrics::new() };
+        for i in 0..traffic.flows_of_a_host() {
+            let mut syn = traffic.pool.alloc().expect("a spare frame");
+            Flow::new(host, i).handshake()[0].0.write(&mut syn, SWITCH, weft::config::FABRIC_MAC);
+            let headers = wire::parse(&syn).expect("a frame");
+            let mut frame = traffic.pool.alloc().expect("a spare frame");
+            frame.set_len(128);
+            let macs = (SWITCH, weft::config::FABRIC_MAC);
+            let len = caft::emit_message(&mut frame, macs, caft::TPID, &tag, &syn, &headers).expect("a TCP segment");
+            frame.set_len(len);
+            traffic.pool.free(syn);
+            self.aside.push(frame);
+            if self.aside.room() == 0 || i + 1 == traffic.flows_of_a_host() {
+                let left = self.pass_by(PortId(HOSTS + (i as u8 / BURST as u8) % UPLINKS), traffic);
+                assert_eq!(left, 0, "a message to the switch itself was passed on");
+            }
+        }
     }
 
     /// `host` asks for the gateway's address, which tells its own.

@@ -74,7 +74,9 @@ impl CaftIngress {
                 Clos::strip(frame, meta);
                 Handled::Route(Queue::Data)
             }
-            Trip::Inbound if !Clos::is_tracked(frame, &meta.headers) || !matches!(n, RESPONSE_IN_POD | RESPONSE_WHOLE) => {
+            Trip::Inbound
+                if !Clos::is_tracked(frame, &meta.headers) || !matches!(n, RESPONSE_IN_POD | RESPONSE_WHOLE) =>
+            {
                 Handled::Verdict(Verdict::Drop(DropReason::BadTag))
             }
             Trip::Inbound if !self.clos.is_local(frame, meta) => Handled::Verdict(Verdict::Drop(DropReason::StrayTag)),
