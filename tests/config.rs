@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use proptest::prelude::*;
 use weft::config::{
-    AckRule, DscpSet, FABRIC_MAC, FlowletOptions, Fraction, HelloMode, HelloOptions, HulaOptions, P4teOptions,
-    PollMode, PortConfig, QueueOptions, RateAdaptation, RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig,
-    XdpMode, derived_mac, derived_seed,
+    AckRule, CaftOptions, DscpSet, FABRIC_MAC, FlowletOptions, Fraction, HelloMode, HelloOptions, HulaOptions,
+    P4teOptions, Pod, PollMode, PortConfig, QueueOptions, RateAdaptation, RouteConfig, RuntimeOptions, Segment,
+    Selector, SwitchConfig, XdpMode, derived_mac, derived_seed,
 };
 use weft::fault::Faults;
 use weft::id::{PortId, PortKind, PortMask, Role, SwitchId};
@@ -24,10 +24,15 @@ seed = 7
 mac = "02:77:00:00:00:aa"
 router_ipv4 = "10.255.0.1"
 router_ipv6 = "fd00:0:ffff::1"
+uplinks = 4
 
 [segment]
 ipv4 = "10.0.0.1/24"
 ipv6 = "fd00:0:0:0::1/64"
+
+[pod]
+ipv4 = "10.0.0.0/16"
+ipv6 = "fd00::/48"
 
 [runtime]
 poll = "busy"
@@ -59,6 +64,7 @@ interface = "agg0-0"
 kind = "up"
 peer_mac = "02:77:00:00:00:05"
 hello = "required"
+uplink = 3
 
 [[port]]
 interface = "agg0-1"
@@ -99,6 +105,7 @@ fn every_key_of_a_file_arrives_in_the_configuration() {
         peer_mac: None,
         hello: if kind == PortKind::Host { HelloMode::Off } else { HelloMode::Auto },
         fault: Faults::default(),
+        uplink: None,
     };
     let expected = SwitchConfig {
         name: "tor0-0".into(),
@@ -110,6 +117,8 @@ fn every_key_of_a_file_arrives_in_the_configuration() {
         router_ipv4: Some(Ipv4Addr::new(10, 255, 0, 1)),
         router_ipv6: Some("fd00:0:ffff::1".parse().unwrap()),
         segment: Some(Segment { ipv4: "10.0.0.1/24".parse().ok(), ipv6: "fd00::1/64".parse().ok() }),
+        pod: Some(Pod { ipv4: "10.0.0.0/16".parse().ok(), ipv6: "fd00::/48".parse().ok() }),
+        uplinks: Some(4),
         runtime: RuntimeOptions {
             workers: 2,
             poll: PollMode::Busy,
@@ -122,6 +131,7 @@ fn every_key_of_a_file_arrives_in_the_configuration() {
         flowlet: FlowletOptions::default(),
         p4te: P4teOptions::default(),
         hula: HulaOptions::default(),
+        caft: CaftOptions::default(),
         ports: vec![
             PortConfig {
                 rate: BitRate(10_000_000_000),
@@ -133,6 +143,7 @@ fn every_key_of_a_file_arrives_in_the_configuration() {
             PortConfig {
                 peer_mac: Some(MacAddr([0x02, 0x77, 0, 0, 0, 5])),
                 hello: HelloMode::Required,
+                uplink: Some(3),
                 ..port("agg0-0", PortKind::Up)
             },
             port("agg0-1", PortKind::Up),
@@ -196,11 +207,10 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         (tor("", "", "", "[segment]\nipv4 = \"10.0.0.1\""), "t.toml:13:8: segment: ipv4 `10.0.0.1` is not a gateway address with its prefix length: write \"10.0.0.1/24\""),
         (tor("", "", "", &route("10.0.1.0", "[\"up0\"]")), "t.toml:13:10: route \"10.0.1.0\": prefix `10.0.1.0` is not a prefix: write \"10.0.1.0/24\" or \"fd00::/64\""),
         // Selectors.
-        (tor("selector = \"caft\"", "", "", ""), "t.toml:3:12: selector `caft` is not in this version: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\" or \"p4te\""),
-        (tor("selector = \"best\"", "", "", ""), "t.toml:3:12: selector `best` is not a selector: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\" or \"p4te\""),
+        (tor("selector = \"best\"", "", "", ""), "t.toml:3:12: selector `best` is not a selector: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\", \"p4te\", \"caft\" or \"expeditus\""),
         // Shape.
-        (tor("nmae = \"x\"", "", "", ""), "t.toml:3:1: unknown key `nmae`: write one of `name`, `role`, `id`, `selector`, `seed`, `mac`, `router_ipv4`, `router_ipv6`, `segment`, `runtime`, `queues`, `hello`, `flowlet`, `p4te`, `hula`, `port`, `route`"),
-        (tor("", "", "mut = 1500", ""), "t.toml:11:1: port \"up0\": unknown key `mut`: write one of `interface`, `kind`, `rate`, `mtu`, `mode`, `enabled`, `pass_to_kernel`, `peer_mac`, `hello`, `fault`"),
+        (tor("nmae = \"x\"", "", "", ""), "t.toml:3:1: unknown key `nmae`: write one of `name`, `role`, `id`, `selector`, `seed`, `mac`, `router_ipv4`, `router_ipv6`, `uplinks`, `segment`, `pod`, `runtime`, `queues`, `hello`, `flowlet`, `p4te`, `hula`, `caft`, `port`, `route`"),
+        (tor("", "", "mut = 1500", ""), "t.toml:11:1: port \"up0\": unknown key `mut`: write one of `interface`, `kind`, `rate`, `mtu`, `mode`, `enabled`, `pass_to_kernel`, `peer_mac`, `hello`, `fault`, `uplink`"),
         (tor("", "", "", "[runtime]\ncpu = 1"), "t.toml:13:1: runtime: unknown key `cpu`: write one of `poll`, `workers`, `core`, `frames`, `control`"),
         (tor("", "mode = \"fast\"", "", ""), "t.toml:7:8: port \"h0\": mode: unknown value `fast`: write `native` or `generic`"),
         (tor("", "mtu = \"1500\"", "", ""), "t.toml:7:7: port \"h0\": mtu: invalid type: string \"1500\": write a whole number without quotes"),
@@ -358,7 +368,7 @@ fn load_reads_a_file_and_names_it_in_errors() {
     assert_eq!(SwitchConfig::load(&path).unwrap(), SwitchConfig::parse(FULL, "t.toml").unwrap());
     std::fs::write(&path, FULL.replace("10Gbit", "fast")).unwrap();
     let message = SwitchConfig::load(&path).unwrap_err().to_string();
-    assert!(message.contains("leaf0.toml:34:8: port \"h0-0-2\": rate `fast`"), "{message}");
+    assert!(message.contains("leaf0.toml:39:8: port \"h0-0-2\": rate `fast`"), "{message}");
 }
 
 fn mac() -> impl Strategy<Value = MacAddr> {
@@ -394,6 +404,7 @@ fn port(role: Role) -> impl Strategy<Value = PortConfig> {
             peer_mac: peer_mac.filter(|_| kind != PortKind::Host),
             hello: if kind == PortKind::Host { HelloMode::Off } else { hello },
             fault: Faults { loss: (rate % 7) as f64 / 7.0, delay: rate % 1000, ..Faults::default() },
+            uplink: None,
         })
 }
 
@@ -459,6 +470,28 @@ prop_compose! {
 }
 
 prop_compose! {
+    /// Its EtherTypes are above all that are taken.
+    fn caft()(
+        (tpid, alpha) in (0x9101u16.., 1_000u32..=500_000),
+        failure_timeout in prop_oneof![Just(0), 1_000_000u64..=1_000_000_000_000],
+        deterministic in any::<bool>(),
+    ) -> CaftOptions {
+        let (dre_alpha, failure_timeout) = (Fraction::from_ppm(alpha), Duration(failure_timeout));
+        CaftOptions { tpid, dre_alpha, failure_timeout, deterministic, ..CaftOptions::default() }
+    }
+}
+
+/// Gives some up ports the highest numbers; then the number of uplinks has to be said, else it may be.
+fn number(ports: &mut [PortConfig], chance: u64) -> Option<u8> {
+    let mut up: Vec<_> = ports.iter_mut().filter(|p| p.kind == PortKind::Up).collect();
+    for (i, port) in up.iter_mut().enumerate().filter(|(i, _)| chance >> i & 1 == 1) {
+        port.uplink = Some(63 - i as u8);
+    }
+    let said = up.iter().any(|p| p.uplink.is_some()) || chance >> 63 == 1;
+    said.then_some(64)
+}
+
+prop_compose! {
     /// Valid configurations of every role. The segment lies in 203/8, which `prefix` can't reach.
     fn config()(role in prop::sample::select(vec![Role::Tor, Role::Agg, Role::Core]))(
         role in Just(role),
@@ -469,13 +502,16 @@ prop_compose! {
         (frames, control) in (1024u32..100_000, "/[ -~]{0,80}"),
         (packets, bytes, control_packets, mark) in (1u32..100_000, 1u64..1 << 32, 1u32..1000, any::<u64>()),
         hello in (1_000_000u64..=10_000_000_000, 2u8..=50, any::<bool>()),
-        (flowlet, p4te, hula) in (flowlet(), p4te(), hula()),
+        (flowlet, p4te, hula, caft) in (flowlet(), p4te(), hula(), caft()),
+        (place, pod) in (any::<u64>(), any::<bool>()),
         selector in prop::sample::select(vec![
             Selector::Ecmp,
             Selector::Flowlet,
             Selector::LetFlow,
             Selector::Hula,
             Selector::P4te,
+            Selector::Caft,
+            Selector::Expeditus,
         ]),
         ports in prop::collection::vec(port(role), 1..12),
         routes in prop::collection::vec((prefix(), any::<u64>()), 0..12),
@@ -487,7 +523,8 @@ prop_compose! {
         // What P4TE's bursts allow.
         let metered = ports.iter_mut().filter(|p| selector == Selector::P4te && p.rate.0 > 0);
         metered.for_each(|p| p.rate.0 = p.rate.0.clamp(1_000_000, 1_000_000_000));
-        let one_worker = matches!(selector, Selector::Hula | Selector::P4te);
+        let one_worker = !matches!(selector, Selector::Ecmp | Selector::Flowlet | Selector::LetFlow);
+        let uplinks = number(&mut ports, place).filter(|_| role != Role::Core);
         let mut seen = BTreeSet::new();
         let fabric_ports = |mask: u64| {
             let chosen = |i: &usize| mask >> i & 1 == 1 && ports[*i].kind != PortKind::Host;
@@ -502,6 +539,9 @@ prop_compose! {
             ipv4: (v4 || !v6).then(|| Ipv4Net::new(Ipv4Addr::new(203, 0, 113, 1), len).unwrap()),
             ipv6: v6.then(|| "fd00:7::1/64".parse().unwrap()),
         });
+        let needed = matches!(selector, Selector::Caft | Selector::Expeditus);
+        let pod = ((pod || needed) && role != Role::Core)
+            .then(|| Pod { ipv4: "203.0.0.0/16".parse().ok(), ipv6: "fd00:7::/48".parse().ok() });
         SwitchConfig {
             name,
             id: SwitchId(id),
@@ -512,6 +552,8 @@ prop_compose! {
             router_ipv4: routers.0.then_some(Ipv4Addr::new(10, 255, 0, 9)),
             router_ipv6: routers.1.then(|| "fd00:0:ffff::9".parse().unwrap()),
             segment,
+            pod,
+            uplinks,
             runtime: RuntimeOptions {
                 workers: if one_worker { 1 } else { 1 + (seed % 16) as usize },
                 poll: if busy { PollMode::Busy } else { PollMode::Adaptive },
@@ -524,6 +566,7 @@ prop_compose! {
             flowlet,
             p4te,
             hula,
+            caft,
             ports,
             routes,
         }

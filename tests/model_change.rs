@@ -18,8 +18,8 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use weft::config::diff::{self, Command, Layout};
 use weft::config::{
-    FlowletOptions, HelloMode, HelloOptions, HulaOptions, P4teOptions, PollMode, PortConfig, QueueOptions, RouteConfig,
-    RuntimeOptions, Segment, Selector, SwitchConfig, XdpMode,
+    CaftOptions, FlowletOptions, HelloMode, HelloOptions, HulaOptions, P4teOptions, PollMode, PortConfig, QueueOptions,
+    RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig, XdpMode,
 };
 use weft::fault::Faults;
 use weft::id::{PortId, PortKind, Role, SwitchId};
@@ -58,6 +58,7 @@ fn port(name: &'static str) -> impl Strategy<Value = PortConfig> {
             peer_mac: (peer && kind != PortKind::Host).then_some(MacAddr([2, 0x77, 0, 0, 9, 9])),
             hello: if kind == PortKind::Host { HelloMode::Off } else { hello },
             fault: Faults { delay, ..Faults::default() },
+            uplink: None,
         })
 }
 
@@ -98,6 +99,9 @@ prop_compose! {
             flowlet: FlowletOptions::default(),
             p4te: P4teOptions::default(),
             hula: HulaOptions::default(),
+            caft: CaftOptions::default(),
+            pod: None,
+            uplinks: None,
             routes: routes.collect(),
             ports,
         };

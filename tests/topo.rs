@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use proptest::prelude::*;
-use weft::config::SwitchConfig;
+use weft::config::{Pod, Selector, SwitchConfig};
 use weft::id::{PortKind, Role};
 use weft::topo::{Fabric, FabricOptions, Shape};
 use weft::units::BitRate;
@@ -213,6 +213,21 @@ fn a_core_meets_the_same_agg_by_the_same_uplink_in_every_pod() {
             let below: Vec<_> = config.ports.iter().map(|p| p.interface.clone()).collect();
             let expected: Vec<_> = (0..pods).map(|pod| format!("agg{pod}-{}", core / uplinks)).collect();
             assert_eq!(below, expected);
+        }
+    }
+}
+
+#[test]
+fn every_switch_below_the_cores_knows_the_prefixes_of_its_pod_and_can_run_caft() {
+    for shape in shapes() {
+        let options = FabricOptions { selector: Selector::Caft, ..FabricOptions::default() };
+        for switch in &shape.build(&options).unwrap().switches {
+            let pod = switch.pod.map(|pod| Pod {
+                ipv4: format!("10.{pod}.0.0/16").parse().ok(),
+                ipv6: format!("fd00:0:{pod:x}::/48").parse().ok(),
+            });
+            assert_eq!(switch.config.pod, pod, "{shape}: {}", switch.name());
+            assert_eq!(pod.is_none(), switch.role() == Role::Core);
         }
     }
 }

@@ -12,9 +12,9 @@ use proptest::prelude::*;
 use proptest::sample::subsequence;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use weft::config::{FlowletOptions, HulaOptions, P4teOptions, QueueOptions, Selector};
+use weft::config::{CaftOptions, FlowletOptions, HulaOptions, P4teOptions, QueueOptions, Selector};
 use weft::id::{PortKind, Role};
-use weft::topo::{Fabric, FabricOptions, LinkChange, LinkException, Shape, TopoError};
+use weft::topo::{Fabric, FabricOptions, LinkChange, LinkException, Shape, Switch, TopoError};
 use weft::units::{BitRate, Duration};
 
 use walk::{Fate, Walker};
@@ -98,6 +98,7 @@ fn a_file_gives_the_fabric_of_its_shape_and_options() {
             queues: QueueOptions { packets: 100, ..QueueOptions::default() },
             flowlet: FlowletOptions { gap: Duration(100_000), ..FlowletOptions::default() },
             p4te: P4teOptions { delta: 3, depth_step: 3, ..P4teOptions::default() },
+            caft: CaftOptions { tpid: 0x9999, deterministic: true, ..CaftOptions::default() },
             hula: HulaOptions { period: Duration(200_000), keepalive: Duration(2_000_000), ..HulaOptions::default() },
             fault: "loss=0.5,seed=3".parse().expect("faults"),
         };
@@ -106,7 +107,8 @@ fn a_file_gives_the_fabric_of_its_shape_and_options() {
             "{text}\n{hosts}\nrate = \"10Gbit\"\nhost_rate = \"1Mbit\"\nhost_mtu = 1280\nfabric_mtu = 3506\n\
              selector = \"hula\"\nseed = \"18446744073709551615\"\nhello_interval = 0\n\
              fault = \"loss=0.5,seed=3\"\n[queues]\npackets = 100\n[hello]\nmultiplier = 4\n\
-             [flowlet]\ngap = \"100us\"\n[p4te]\ndelta = 3\n[hula]\nperiod = \"200us\""
+             [flowlet]\ngap = \"100us\"\n[p4te]\ndelta = 3\n[hula]\nperiod = \"200us\"\n\
+             [caft]\ntpid = 0x9999\ndeterministic = true"
         );
         assert_eq!(Fabric::parse(&text, "f.toml").unwrap(), shape.build(&options).unwrap());
     }
@@ -324,6 +326,25 @@ fn check_routes(whole: &Fabric, fabric: &Fabric, absent: &[LinkException]) {
     }
 }
 
+/// Uplink j of a ToR leads to agg or spine j, uplink m of an agg to core m of its plane, in every pod, and the links
+/// that are not there are counted (docs/topology.md).
+fn check_uplinks(whole: &Fabric, fabric: &Fabric) {
+    for switch in &fabric.switches {
+        let up = |s: &Switch| s.ports().iter().filter(|p| p.kind == PortKind::Up).count();
+        let all = up(whole.switch(switch.name()).unwrap());
+        assert_eq!(switch.config.uplinks.map_or(0, usize::from), all, "{}", switch.name());
+        for port in switch.ports() {
+            let place = |name: &str| name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<usize>().unwrap();
+            let number = match (port.kind, port.interface.rsplit_once('-')) {
+                (PortKind::Up, Some((_, agg))) => Some(place(agg)),
+                (PortKind::Up, None) => Some(place(&port.interface) % all),
+                (PortKind::Host | PortKind::Down, _) => None,
+            };
+            assert_eq!(port.uplink.map(usize::from), number, "{} to {}", switch.name(), port.interface);
+        }
+    }
+}
+
 #[test]
 fn with_any_links_absent_every_branch_arrives_or_the_pair_that_is_apart_is_named() {
     let (mut arrived, mut refused, mut wounds) = (0, 0, 0);
@@ -340,6 +361,7 @@ fn with_any_links_absent_every_branch_arrives_or_the_pair_that_is_apart_is_named
                 let ports = fabric.switches.iter().flat_map(|s| s.ports()).filter(|p| p.kind != PortKind::Host);
                 assert_eq!(ports.count(), 2 * left.len());
                 check_routes(&whole, &fabric, &absent);
+                check_uplinks(&whole, &fabric);
                 arrived += 1;
                 wounds += usize::from(!absent.is_empty());
             }
@@ -482,7 +504,7 @@ fn impossible_shapes_and_options_are_refused_with_line_cause_and_remedy() {
         (
             "shape = \"rack\"\nhosts = 2\nseed = -1\nselector = \"best\"",
             "f.toml:3:8: seed `-1` is not a seed: write a whole number from 0 to 18446744073709551615\n\
-             f.toml:4:12: selector `best` is not a selector: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\" or \"p4te\"",
+             f.toml:4:12: selector `best` is not a selector: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\", \"p4te\", \"caft\" or \"expeditus\"",
         ),
         (
             "shape = \"rack\"\nhosts = 2\nhello_interval = \"1us\"",

@@ -236,3 +236,41 @@ pub(super) fn text(report: &Report, titled: bool) -> String {
         false => body,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a switch would send it.
+    fn paths(more: &str) -> String {
+        let route = r#"{"prefix":"10.1.0.0/16","connected":false,"priorities":[["up0","up1"]],"serving":{"up0":7}}"#;
+        format!(r#"{{"switch":"tor0-0","role":"tor","selector":"caft","paths":[{route}]{more}}}"#)
+    }
+
+    #[test]
+    fn what_a_scheme_tells_of_ways_stands_beside_the_routes_in_json_and_below_them_in_text() {
+        let routes = "prefix       ports    serving (frames sent)\n 10.1.0.0/16  up0 up1  up0=7";
+        for (more, below) in [
+            ("", ""),
+            (
+                r#","ways":[{"flow":"a","port":"up1","load":3}],"lost":[]"#,
+                "\n\nways\n flow  port  load\n a     up1      3\n\nno lost",
+            ),
+        ] {
+            let sent = paths(more);
+            let report: Report = serde_json::from_str(&sent).unwrap();
+            assert!(matches!(report.body, Body::Paths { .. }));
+            assert_eq!(serde_json::to_string(&report).unwrap(), sent);
+            assert_eq!(text(&report, false).trim_start(), format!("{routes}{below}"));
+        }
+    }
+
+    #[test]
+    fn a_scheme_without_what_was_asked_for_is_named_with_the_word() {
+        for word in ["dre", "pat", "failures"] {
+            let report = format!(r#"{{"switch":"t","role":"tor","selector":"ecmp","{word}":[]}}"#);
+            let report: Report = serde_json::from_str(&report).unwrap();
+            assert_eq!(text(&report, false), format!("the selector ecmp keeps no {word}"));
+        }
+    }
+}

@@ -155,8 +155,9 @@ fn check_numbers(config: &SwitchConfig, found: &mut Found) {
         owner.get_or_insert(&port.interface);
         if number >= count {
             note(format!(
-                "uplink {number}, but there are {count} uplinks, counted from 0: \
+                "uplink {number} is none of the switch's uplinks, 0 to {}: \
                  write uplinks = {} at the top, or a lower number",
+                count.saturating_sub(1),
                 number + 1
             ));
         }

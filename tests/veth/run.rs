@@ -138,7 +138,7 @@ fn a_bad_configuration_is_refused_by_file_and_line_by_run_as_by_check() {
     for (bad, parts) in [
         (toml.replace("id = 7", "idd = 7"), &["idd", "3"][..]),
         (toml.replace("kind = \"host\"", "kind = \"cat\""), &["cat", "host"]),
-        (toml.replace("id = 7", "id = 7\nselector = \"caft\""), &["caft", "not in this version"]),
+        (toml.replace("id = 7", "id = 7\nselector = \"best\""), &["best", "not a selector"]),
         (toml.replace("[[port]]", "[[port]]\nrate = \"fast\""), &["fast", "rate"]),
         (toml.replace("[[port]]", "[[port]]\nmtu = 9300"), &["9300", "9216"]),
         (toml.replace("\"p1\"", "\"p0\""), &["p0", "already"]),

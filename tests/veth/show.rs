@@ -19,6 +19,9 @@ fn expected(what: Show) -> &'static [&'static str] {
         Show::Meters => &["ecmp keeps no meters"],
         Show::Groups => &["ecmp keeps no groups"],
         Show::Flows => &["ecmp keeps no flows"],
+        Show::Dre => &["ecmp keeps no dre"],
+        Show::Pat => &["ecmp keeps no pat"],
+        Show::Failures => &["ecmp keeps no failures"],
         Show::Neighbours => &["address", "10.0.0.2", "fd00::3", "station", "h0-0-3"],
     }
 }
