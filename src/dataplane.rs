@@ -414,8 +414,9 @@ fn assemble<S: Scheme>(
     let ingress = FabricIngress::new(fabric_config(config, mtus, pipe), ingress);
     let mut switch =
         Switch::<Fabric<S>>::with_pipe(ingress, FabricEgress::new(egress), control, &port_limits(config), pipe);
-    for ((id, port), mtu) in (0..).map(PortId).zip(&config.ports).zip(mtus) {
-        switch.tell_scheme(Instant::ZERO, id, Some(scheme_port(port, *mtu)));
+    let ports = config.ports.iter().zip(config.uplink_numbers()).zip(mtus);
+    for (id, ((port, uplink), mtu)) in (0..).map(PortId).zip(ports) {
+        switch.tell_scheme(Instant::ZERO, id, Some(SchemePort { uplink, ..scheme_port(port, *mtu) }));
     }
     switch
 }
