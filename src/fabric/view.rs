@@ -81,6 +81,8 @@ pub enum Cell {
     Int(u64),
     /// A measure.
     Float(f64),
+    /// Whether something is so.
+    Bool(bool),
     /// A word.
     Text(String),
     /// A port.

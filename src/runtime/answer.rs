@@ -121,6 +121,7 @@ impl Running {
             Cell::None => Value::Null,
             Cell::Int(n) => n.into(),
             Cell::Float(x) => x.into(),
+            Cell::Bool(is_so) => is_so.into(),
             Cell::Text(word) => word.into(),
             Cell::Port(port) => self.name(port).into(),
             Cell::Ports(ports) => ports.iter().map(|p| self.name(p)).collect(),

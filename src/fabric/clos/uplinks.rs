@@ -208,7 +208,7 @@ impl Uplinks {
                 Cell::Float(dre.bytes(now)),
                 Cell::Float(dre.load(now)),
                 u64::from(dre.metric(now)).into(),
-                u64::from(self.port(number).is_none()).into(),
+                Cell::Bool(self.port(number).is_none()),
                 (dre.period() / MICROS).into(),
             ]
         };
@@ -225,7 +225,7 @@ impl Uplinks {
     pub fn show_state(&self) -> SchemeTable {
         let row = |number: usize| {
             let port = self.links[number].port.map_or(Cell::None, Cell::Port);
-            vec![port, (number as u64).into(), u64::from(self.port(number).is_none()).into()]
+            vec![port, (number as u64).into(), Cell::Bool(self.port(number).is_none())]
         };
         let columns = &["port", "uplink", "failed"];
         SchemeTable { name: "uplinks", columns, rows: (0..self.count()).map(row).collect() }

@@ -22,13 +22,13 @@ impl CaftIngress {
                 Cell::Text(format!("{:08x}", entry.flow)),
                 Cell::Port(entry.path.port),
                 entry.path.origin.name().into(),
-                u64::from(entry.path.valid).into(),
-                (entry.age / MILLIS).into(),
+                Cell::Bool(entry.path.valid),
+                (entry.age / self.pat.timeout()).into(),
             ]
         };
         SchemeTable {
             name: "pat",
-            columns: &["flow", "outport", "origin", "valid", "age_ms"],
+            columns: &["flow", "outport", "origin", "valid", "age"],
             rows: self.pat.entries(now).map(row).collect(),
         }
     }
