@@ -177,12 +177,11 @@ impl Node {
     /// The neighbour at `port` sends `frame`; what comes out.
     pub fn send(&mut self, port: u8, frame: &[u8]) -> Vec<Out> {
         let frame = self.from(port, frame);
-        let out = self.raw(port, &frame);
-        out.iter()
-            .map(|(port, frame)| apart(frame))
-            .zip(&out)
-            .map(|((tag, frame), (port, _))| (*port, tag, frame))
-            .collect()
+        let parts = |(port, frame): (u8, Vec<u8>)| {
+            let (tag, frame) = apart(&frame);
+            (port, tag, frame)
+        };
+        self.raw(port, &frame).into_iter().map(parts).collect()
     }
 
     /// The same; nothing comes out, and one frame was dropped for this reason.
