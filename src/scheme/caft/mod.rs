@@ -58,7 +58,7 @@ use crate::pisa::pat::PathTable;
 use crate::pisa::table::Group;
 use crate::pisa::{Context, Meta, Queue, Verdict};
 use crate::time::{Instant, MILLIS, SECONDS};
-use crate::wire::caft::Trip;
+use crate::wire::caft::{Tag, Trip};
 
 pub use decisions::{Candidate, Decision, Decisions};
 pub use failures::FailureTable;
@@ -196,13 +196,21 @@ impl CaftIngress {
     }
 
     /// A packet with a tag at a core, or on its way down: it leaves as it came, if the link carries it. A message
-    /// is far below any MTU.
+    /// that it does not carry keeps its tag, and the forwarding drops it.
     #[inline]
     fn onwards(&mut self, port: PortId, frame: &mut Frame, meta: &mut Meta) {
-        if meta.tag > 0 && !self.clos.carries(port, meta, meta.tag.into()) {
+        if meta.tag > 0
+            && !self.clos.carries(port, meta, meta.tag.into())
+            && Tag::read(frame, self.clos.tpid()).is_ok_and(|(tag, _)| is_request(&tag))
+        {
             self.untag(frame, meta);
         }
     }
+}
+
+/// Whether the tag is of a request, which is a host's packet, and not of a message between switches.
+fn is_request(tag: &Tag) -> bool {
+    tag.trip == Trip::Outbound && !tag.metrics.is_empty()
 }
 
 impl SchemeIngress for CaftIngress {
@@ -243,7 +251,7 @@ impl SchemeIngress for CaftIngress {
             Role::Tor => self.at_tor(cx, tag, frame, meta),
             Role::Agg => self.at_agg(cx, tag, frame, meta),
             // C1: messages ahead of data, as where they were made.
-            Role::Core if tag.trip == Trip::Outbound && tag.metrics.len() > 0 => Handled::Route(Queue::Data),
+            Role::Core if is_request(&tag) => Handled::Route(Queue::Data),
             Role::Core => Handled::Route(Queue::Control),
         })
     }
