@@ -72,7 +72,8 @@ impl Flow {
     }
 }
 
-fn segment(ends: Ends, (from, to): (u16, u16), flags: u8, options: &[u8], len: usize, ttl: u8) -> Vec<u8> {
+/// A TCP segment.
+pub fn segment(ends: Ends, (from, to): (u16, u16), flags: u8, options: &[u8], len: usize, ttl: u8) -> Vec<u8> {
     let link = etherparse::PacketBuilder::ethernet2(ends.src_mac.0, ends.dst_mac.0);
     let ip = match (ends.src, ends.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => link.ipv4(src.octets(), dst.octets(), ttl),
