@@ -131,7 +131,7 @@ pub struct CaftCounters {
     pub orphans: u64,
     /// Messages that could not be made, for want of a frame or of room in the outbox.
     pub unmade: u64,
-    /// Packets dropped for want of an uplink that leads on (A1, A8).
+    /// Packets dropped for want of an uplink that is live and leads on (T3, A1, A6, A8).
     pub no_path: u64,
     /// Ways found that had no slot in the path allocation table: another flow holds it.
     pub unkept: u64,
@@ -195,6 +195,14 @@ impl CaftIngress {
         self.counters.untagged += 1;
     }
 
+    /// No port of `group` is live.
+    #[cold]
+    fn cut_off(&mut self, group: &Group, meta: &Meta) {
+        let up = self.clos.uplinks().ports();
+        let upwards = group.priorities().iter().any(|ports| !ports.and(up).is_empty());
+        self.counters.no_path += u64::from(upwards && !self.clos.is_up(meta.ingress_port));
+    }
+
     /// A packet with a tag at a core, or on its way down: it leaves as it came, if the link carries it. A message
     /// that it does not carry keeps its tag, and the forwarding drops it.
     #[inline]
@@ -232,7 +240,10 @@ impl SchemeIngress for CaftIngress {
         let serving = group.serving();
         // Down there is one way; and what came down does not go up again, the forwarding sees to that.
         if serving.and(self.clos.uplinks().ports()).is_empty() || self.clos.is_up(meta.ingress_port) {
-            let port = group.pick(meta.flow_hash)?;
+            let Some(port) = group.pick(meta.flow_hash) else {
+                self.cut_off(group, meta);
+                return None;
+            };
             self.onwards(port, frame, meta);
             return Some(port);
         }
