@@ -248,7 +248,7 @@ impl SchemeIngress for CaftIngress {
             return Some(port);
         }
         match self.clos.role() {
-            Role::Tor => self.from_host(now, group, frame, meta),
+            Role::Tor => self.outwards(now, group, frame, meta),
             Role::Agg | Role::Core => self.upwards(now, serving, frame, meta),
         }
     }
