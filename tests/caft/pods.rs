@@ -44,7 +44,8 @@ fn within_a_pod_the_far_tor_answers_by_the_best_way_of_all_and_the_flow_takes_th
                 format!("{agg} tor0-1 88b5 82 {pair}"),
             ];
             let mut got = tags(&hops);
-            (got.sort(), expected.sort());
+            got.sort();
+            expected.sort();
             assert_eq!(got, expected);
             assert_eq!(net.node("tor0-1").outport(&flow.syn()), Some((port, true)));
             let hops = net.send(FROM, &flow.data(1000));

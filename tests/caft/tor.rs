@@ -322,6 +322,23 @@ fn t11_a_response_of_any_other_length_is_dropped() {
 }
 
 #[test]
+fn what_is_for_another_rack_is_not_taken_for_ours() {
+    for flow in both(HERE, POD_1) {
+        let mut tor = opened(flow);
+        // A response about a flow of another rack.
+        let other = Flow { from: (0, 0, 2), ..flow };
+        let response = with_tag(&other.message(SYN), "88b5 88 00 77 77 00");
+        assert_eq!(tor.refuse(UP[1], &response), DropReason::StrayTag);
+        // A request that came down to the wrong ToR is not answered, and does not go up again.
+        let request = other.back().syn();
+        let out = tor.send(UP[1], &with_tag(&request, "88b5 04 00 00"));
+        assert!(out.iter().all(|out| packets::icmp(&out.2).is_some()), "{out:?}");
+        assert_eq!(tor.counters().responses_sent, 0);
+        assert_eq!(tor.drops(), [(DropReason::StrayTag, 1), (DropReason::NoRoute, 1)]);
+    }
+}
+
+#[test]
 fn t12_what_comes_down_without_a_tag_is_delivered() {
     for flow in both(POD_1, HERE) {
         let mut tor = Node::new(TOR);
