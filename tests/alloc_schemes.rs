@@ -131,9 +131,110 @@ fn acted(leaf: &Leaf) -> u64 {
     rows.filter(|r| r[1] == Cell::from("fack_made")).map(|r| if let Cell::Int(n) = r[2] { n } else { 0 }).sum()
 }
 
+/// A switch of a fat tree with CAFT, and frames that make it find ways: each is of a new flow each time.
+struct Finder {
+    plane: Box<dyn Dataplane>,
+    pool: Pool,
+    burst: Burst,
+    now: Instant,
+    /// Port, frame, and where its source port stands.
+    frames: Vec<(u8, Vec<u8>, usize)>,
+}
+
+impl Finder {
+    fn new(name: &str, frames: &[(u8, [u8; 2], &[u8])]) -> Finder {
+        let options = FabricOptions { selector: Selector::Caft, ..FabricOptions::default() };
+        let config = Fabric::fat_tree(4, &options).expect("a fabric").switch_config(name).expect("a switch");
+        let mtus: Vec<u16> = config.ports.iter().map(|p| p.mtu.expect("topo sets each MTU")).collect();
+        // From pod to pod, between the first hosts of the second racks.
+        let frames = frames.iter().map(|(port, [from, to], tag)| {
+            let address = |pod| format!("10.{pod}.1.2").parse().expect("an address");
+            let ends = Ends { src_mac: HOST, dst_mac: config.mac, src: address(from), dst: address(to) };
+            let frame = Segment { ports: PORTS, flags: SYN, window: 9, ..Segment::default() }.bytes(ends);
+            (*port, [&frame[..12], tag, &frame[12..]].concat(), 34 + tag.len())
+        });
+        let mut finder = Finder {
+            plane: dataplane::build(&config, &mtus),
+            pool: Pool::heap(1024, 2048),
+            burst: Burst::new(),
+            now: Instant(SECONDS),
+            frames: frames.collect(),
+        };
+        if config.segment.is_some() {
+            let who = (MacAddr([0; 6]), "10.0.1.1".parse().expect("an address"));
+            let hello = arp(false, (HOST, "10.0.1.2".parse().expect("an address")), who, MacAddr::BROADCAST, &[]);
+            finder.burst.push(finder.pool.alloc_with(&hello).expect("a free chunk"));
+            finder.plane.receive(finder.now, PortId(0), &mut finder.pool, &mut finder.burst);
+        }
+        finder
+    }
+
+    fn run(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            self.now = self.now + 50 * MICROS;
+            for (port, frame, at) in &mut self.frames {
+                let source = u16::from_be_bytes([frame[*at], frame[*at + 1]]).wrapping_add(1);
+                frame[*at..*at + 2].copy_from_slice(&source.to_be_bytes());
+                self.burst.push(self.pool.alloc_with(frame).expect("a free chunk"));
+                self.plane.receive(self.now, PortId(*port), &mut self.pool, &mut self.burst);
+            }
+            self.plane.tick(self.now, &mut self.pool);
+            for port in self.plane.backlog().iter() {
+                self.plane.transmit(self.now, port, &mut self.pool, BURST, &mut self.burst);
+                self.burst.drain().for_each(|frame| self.pool.free(frame));
+            }
+        }
+    }
+
+    fn count(&self, what: &str) -> u64 {
+        let tables = self.plane.show(self.now, Topic::Paths);
+        let row = tables.iter().filter(|t| t.name == "allocation").flat_map(|t| &t.rows).find(|r| r[0] == what.into());
+        if let Some([_, Cell::Int(n)]) = row.map(Vec::as_slice) { *n } else { panic!("no {what}") }
+    }
+}
+
+/// Requests, choices and responses at a ToR and an aggregation switch, and news of failed links.
+fn caft_finds_ways_without_an_allocation() {
+    const REQUEST: &[u8] = &[0x88, 0xb5, 4, 0x13, 0x42];
+    const RESPONSE: &[u8] = &[0x88, 0xb5, 0x88, 0, 0x77, 0x77, 0];
+    let tor: &[(u8, [u8; 2], &[u8])] = &[(0, [0, 1], &[]), (2, [1, 0], REQUEST), (3, [1, 0], RESPONSE)];
+    let agg: &[(u8, [u8; 2], &[u8])] = &[
+        (1, [0, 1], &[0x88, 0xb5, 2, 0x13]),
+        (2, [1, 0], REQUEST),
+        (2, [1, 0], &[0x88, 0xb5, 4, 0x13, 0x4f]),
+        (3, [1, 0], &[0x88, 0xb5, 0]),
+        (1, [0, 1], &[0x88, 0xb5, 0x86, 0, 0, 0]),
+        (3, [1, 0], RESPONSE),
+    ];
+    for (name, frames, made) in [
+        ("tor0-1", tor, &["requests_opened", "responses_sent", "flows_moved"][..]),
+        (
+            "agg0-0",
+            agg,
+            &["requests_passed_up", "choices_sent", "choices_taken", "responses_passed_up", "responses_completed"],
+        ),
+    ] {
+        let mut finder = Finder::new(name, frames);
+        finder.run(2_000);
+        let before: Vec<u64> = made.iter().map(|what| finder.count(what)).collect();
+        let allocations = ALLOCATIONS.load(Ordering::Relaxed);
+        finder.run(8_000);
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - allocations, 0, "allocations of {name}");
+        for (what, before) in made.iter().zip(before) {
+            let made = finder.count(what) - before;
+            assert!(made > 7_000, "{name}: {made} {what}: not what is to be measured");
+        }
+        finder.plane.ledger().check().expect("the books balance");
+        finder.plane.drain(finder.now, &mut finder.pool);
+        assert_eq!(finder.pool.free_count(), finder.pool.chunks());
+    }
+}
+
 #[test]
 fn no_scheme_allocates_on_the_packet_path() {
-    for selector in [Selector::Ecmp, Selector::Flowlet, Selector::LetFlow, Selector::Hula, Selector::P4te] {
+    for selector in
+        [Selector::Ecmp, Selector::Flowlet, Selector::LetFlow, Selector::Hula, Selector::P4te, Selector::Caft]
+    {
         let mut leaf = Leaf::new(selector);
         leaf.run(8_000);
         let (before, digests) = (acted(&leaf), leaf.plane.digests().sent);
@@ -151,6 +252,7 @@ fn no_scheme_allocates_on_the_packet_path() {
         leaf.plane.drain(leaf.now, &mut leaf.pool);
         assert_eq!(leaf.pool.free_count(), leaf.pool.chunks());
     }
+    caft_finds_ways_without_an_allocation();
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     drop(std::hint::black_box(Box::new(7)));
     assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 1, "the counter counts");

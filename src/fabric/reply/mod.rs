@@ -42,7 +42,7 @@ const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 
 /// The VLAN tags of a frame as they stand in it: 4 bytes each (TPID, TCI), outermost first; empty if
-/// it has none.
+/// it has none. Behind a tag of another kind ([`crate::wire::parse_behind()`]) with that one before them.
 #[inline]
 pub fn tags<'a>(frame: &'a [u8], headers: &Headers) -> &'a [u8] {
     &frame[12..headers.l3 as usize - 2]
@@ -57,7 +57,6 @@ fn start<'a>(
     ethertype: u16,
     len: usize,
 ) -> Option<&'a mut [u8]> {
-    debug_assert!(tags.len().is_multiple_of(ethernet::TAG_LEN), "half a VLAN tag");
     let l3 = ethernet::HEADER_LEN + tags.len();
     let total = (l3 + len).max(ethernet::MIN_FRAME);
     if total > out.capacity() {

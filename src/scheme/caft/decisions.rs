@@ -72,6 +72,12 @@ impl Decisions {
     }
 }
 
+impl Default for Decisions {
+    fn default() -> Self {
+        Decisions::new()
+    }
+}
+
 /// Source and destination of the flow that a message with swapped addresses is about.
 pub fn ends_of_message(frame: &Frame, meta: &Meta) -> [(IpAddr, u16); 2] {
     let l3 = meta.headers.l3.into();

@@ -58,7 +58,7 @@ use crate::pisa::pat::PathTable;
 use crate::pisa::table::Group;
 use crate::pisa::{Context, Meta, Queue, Verdict};
 use crate::time::{Instant, MILLIS, SECONDS};
-use crate::wire::caft::Trip;
+use crate::wire::caft::{Tag, Trip};
 
 pub use decisions::{Candidate, Decision, Decisions};
 pub use failures::FailureTable;
@@ -131,7 +131,7 @@ pub struct CaftCounters {
     pub orphans: u64,
     /// Messages that could not be made, for want of a frame or of room in the outbox.
     pub unmade: u64,
-    /// Packets dropped for want of an uplink that leads on (A1, A8).
+    /// Packets dropped for want of an uplink that is live and leads on (T3, A1, A6, A8).
     pub no_path: u64,
     /// Ways found that had no slot in the path allocation table: another flow holds it.
     pub unkept: u64,
@@ -195,14 +195,30 @@ impl CaftIngress {
         self.counters.untagged += 1;
     }
 
+    /// No port of `group` is live.
+    #[cold]
+    fn cut_off(&mut self, group: &Group, meta: &Meta) {
+        let up = self.clos.uplinks().ports();
+        let upwards = group.priorities().iter().any(|ports| !ports.and(up).is_empty());
+        self.counters.no_path += u64::from(upwards && !self.clos.is_up(meta.ingress_port));
+    }
+
     /// A packet with a tag at a core, or on its way down: it leaves as it came, if the link carries it. A message
-    /// is far below any MTU.
+    /// that it does not carry keeps its tag, and the forwarding drops it.
     #[inline]
     fn onwards(&mut self, port: PortId, frame: &mut Frame, meta: &mut Meta) {
-        if meta.tag > 0 && !self.clos.carries(port, meta, meta.tag.into()) {
+        if meta.tag > 0
+            && !self.clos.carries(port, meta, meta.tag.into())
+            && Tag::read(frame, self.clos.tpid()).is_ok_and(|(tag, _)| is_request(&tag))
+        {
             self.untag(frame, meta);
         }
     }
+}
+
+/// Whether the tag is of a request, which is a host's packet, and not of a message between switches.
+fn is_request(tag: &Tag) -> bool {
+    tag.trip == Trip::Outbound && !tag.metrics.is_empty()
 }
 
 impl SchemeIngress for CaftIngress {
@@ -224,12 +240,15 @@ impl SchemeIngress for CaftIngress {
         let serving = group.serving();
         // Down there is one way; and what came down does not go up again, the forwarding sees to that.
         if serving.and(self.clos.uplinks().ports()).is_empty() || self.clos.is_up(meta.ingress_port) {
-            let port = group.pick(meta.flow_hash)?;
+            let Some(port) = group.pick(meta.flow_hash) else {
+                self.cut_off(group, meta);
+                return None;
+            };
             self.onwards(port, frame, meta);
             return Some(port);
         }
         match self.clos.role() {
-            Role::Tor => self.from_host(now, group, frame, meta),
+            Role::Tor => self.outwards(now, group, frame, meta),
             Role::Agg | Role::Core => self.upwards(now, serving, frame, meta),
         }
     }
@@ -243,7 +262,7 @@ impl SchemeIngress for CaftIngress {
             Role::Tor => self.at_tor(cx, tag, frame, meta),
             Role::Agg => self.at_agg(cx, tag, frame, meta),
             // C1: messages ahead of data, as where they were made.
-            Role::Core if tag.trip == Trip::Outbound && tag.metrics.len() > 0 => Handled::Route(Queue::Data),
+            Role::Core if is_request(&tag) => Handled::Route(Queue::Data),
             Role::Core => Handled::Route(Queue::Control),
         })
     }

@@ -22,7 +22,7 @@ pub(super) const RESPONSE_IN_POD: usize = 2;
 impl CaftIngress {
     /// A packet of a host, or of the switch itself, that leaves the rack.
     #[inline(always)]
-    pub(super) fn from_host(
+    pub(super) fn outwards(
         &mut self,
         now: Instant,
         group: &Group,
