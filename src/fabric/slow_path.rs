@@ -22,7 +22,11 @@ impl<S: SchemeIngress> FabricIngress<S> {
             return verdict;
         }
         let to = destination(frame, meta);
-        let answer = |out: &mut Frame| reply::echo_reply(frame, &meta.headers, self.mac, to, out);
+        let answer = |out: &mut Frame| match meta.tag {
+            0 => reply::echo_reply(frame, &meta.headers, self.mac, to, out),
+            // Schemes tag TCP: that is nobody's ping.
+            _ => Err(DropReason::NoListener),
+        };
         match self.originate(cx, frame, meta, frame.len(), answer) {
             Ok(()) => Verdict::Consume,
             Err(DropReason::NoListener) => {

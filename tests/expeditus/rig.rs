@@ -18,7 +18,7 @@ use weft::time::{Instant, SECONDS};
 use weft::topo::{self, FabricOptions};
 use weft::units::Duration;
 use weft::wire::MacAddr;
-use weft::wire::parse::{Headers, PROTO_TCP, parse};
+use weft::wire::parse::{Headers, PROTO_TCP, PROTO_UDP, parse};
 
 use crate::packets::{self, Ends};
 
@@ -31,7 +31,7 @@ pub fn options() -> FabricOptions {
         selector: Selector::Expeditus,
         seed: 1,
         hello_interval: Duration(0),
-        caft: CaftOptions { deterministic: true, slots: 1024, ..CaftOptions::default() },
+        caft: CaftOptions { deterministic: true, ..CaftOptions::default() },
         ..FabricOptions::default()
     }
 }
@@ -112,7 +112,7 @@ pub struct Net {
     nodes: Vec<Node>,
     pool: Pool,
     burst: Burst,
-    /// Frames that left a switch, in that order.
+    /// What left switches, in that order, but for what they say in their own name (ARP, ND, ICMP).
     pub hops: Vec<Hop>,
 }
 
@@ -284,12 +284,14 @@ impl Net {
             for frame in self.burst.drain() {
                 let (peer, end) = &n.peers[port.index()];
                 assert!(end.is_some() || tag(&frame) == "-", "{peer} got {frame:02x?}");
-                self.hops.push(Hop { from: n.name.clone(), to: peer.clone(), frame: frame.to_vec() });
+                let proto = parse(&frame).expect("an Ethernet frame").proto;
+                if tag(&frame) != "-" || matches!(proto, PROTO_TCP | PROTO_UDP) {
+                    self.hops.push(Hop { from: n.name.clone(), to: peer.clone(), frame: frame.to_vec() });
+                }
                 left.push((port, frame.to_vec()));
                 self.pool.free(frame);
             }
         }
-        // What egress told ingress of these frames is told with the next burst.
         n.switch.ledger().check().unwrap_or_else(|law| panic!("{}: {law}", n.name));
         left
     }
@@ -318,11 +320,7 @@ pub fn lines(hops: &[Hop], is: impl Fn(&Hop) -> bool) -> Vec<String> {
     hops.iter().filter(|hop| is(hop)).map(Hop::line).collect()
 }
 
-/// The TCP packets that got to hosts.
+/// What got to hosts.
 pub fn delivered<'a>(net: &Net, hops: &'a [Hop]) -> Vec<&'a Hop> {
-    let at_host = |hop: &&Hop| {
-        let headers = parse(&hop.frame).expect("an Ethernet frame");
-        net.fabric.host(&hop.to).is_some() && headers.proto == PROTO_TCP
-    };
-    hops.iter().filter(at_host).collect()
+    hops.iter().filter(|hop| net.fabric.host(&hop.to).is_some()).collect()
 }

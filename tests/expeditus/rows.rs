@@ -3,6 +3,7 @@
 use weft::counters::DropReason;
 use weft::fabric::clos::Direction::{Egress, Ingress};
 use weft::time::MILLIS;
+use weft::topo::Fabric;
 use weft::wire::ethernet::HEADER_LEN;
 
 use crate::packets::{self, mend_ipv4};
@@ -123,16 +124,17 @@ fn a_flow_whose_slot_is_taken_goes_by_its_hash_without_a_tag() {
 #[test]
 fn a_request_that_the_link_has_no_room_for_goes_on_without_its_tag() {
     let mut options = options();
-    options.fabric_mtu = 1502;
-    let mut net = Net::new(&clos(&options));
-    // 20 B of IP and 20 B of TCP; a tag takes 4 B, so 1498 B fit and one more does not.
-    for (len, tag) in [(1_458, "88b50200"), (1_459, "-"), (1_460, "-")] {
-        let frame = tcp(net.ends(FROM, TO, false), (len, 80), len.into());
-        let hops = net.at("tor0-1", FROM, &frame);
+    options.fabric_mtu = 1500;
+    let mut net = Net::new(&Fabric::leaf_spine(2, 3, &options).expect("a fabric"));
+    // A link carries its MTU behind one VLAN tag, of 4 B; a tag of 3 metrics takes 5 B. So 1499 B of IP fit, 40 of them
+    // headers, and one more does not.
+    for (len, tag) in [(1_459, "88b5030000"), (1_460, "-")] {
+        let frame = tcp(net.ends("h0-0-2", "h0-1-2", false), (len, 80), len.into());
+        let hops = net.at("leaf0", "h0-0-2", &frame);
         assert_eq!((hops.len(), hops[0].tag().as_str()), (1, tag), "{len} B");
     }
-    let counters = net.counters("tor0-1");
-    assert_eq!((counters.requests, counters.untagged), (3, 2));
+    let counters = net.counters("leaf0");
+    assert_eq!((counters.requests, counters.untagged), (2, 1));
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub fn tags<'a>(frame: &'a [u8], headers: &Headers) -> &'a [u8] {
     &frame[12..headers.l3 as usize - 2]
 }
 
-/// Starts a frame with addresses, tags (as [`tags`] gives them) and EtherType, and gives the
+/// Starts a frame with addresses, tags (as [`tags`] gives them, a scheme's tag in front of them included) and EtherType, and gives the
 /// `len` zero bytes after them. `None` and `out` unchanged if that does not fit.
 fn start<'a>(
     out: &'a mut Frame,
@@ -57,7 +57,6 @@ fn start<'a>(
     ethertype: u16,
     len: usize,
 ) -> Option<&'a mut [u8]> {
-    debug_assert!(tags.len().is_multiple_of(ethernet::TAG_LEN), "half a VLAN tag");
     let l3 = ethernet::HEADER_LEN + tags.len();
     let total = (l3 + len).max(ethernet::MIN_FRAME);
     if total > out.capacity() {
