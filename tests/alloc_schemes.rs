@@ -133,7 +133,9 @@ fn acted(leaf: &Leaf) -> u64 {
 
 #[test]
 fn no_scheme_allocates_on_the_packet_path() {
-    for selector in [Selector::Ecmp, Selector::Flowlet, Selector::LetFlow, Selector::Hula, Selector::P4te] {
+    for selector in
+        [Selector::Ecmp, Selector::Flowlet, Selector::LetFlow, Selector::Hula, Selector::P4te, Selector::Expeditus]
+    {
         let mut leaf = Leaf::new(selector);
         leaf.run(8_000);
         let (before, digests) = (acted(&leaf), leaf.plane.digests().sent);

@@ -114,6 +114,8 @@ pub struct Net {
     burst: Burst,
     /// What left switches, in that order, but for what they say in their own name (ARP, ND, ICMP).
     pub hops: Vec<Hop>,
+    /// That.
+    pub said: Vec<Vec<u8>>,
 }
 
 impl Net {
@@ -146,6 +148,7 @@ impl Net {
             pool: Pool::heap(1024, 2048),
             burst: Burst::new(),
             hops: vec![],
+            said: vec![],
         };
         for link in &fabric.links {
             if let (Some(a), Some(b)) = (net.find(&link.a.node), net.find(&link.b.node)) {
@@ -270,6 +273,7 @@ impl Net {
     pub fn at(&mut self, at: &str, peer: &str, frame: &[u8]) -> Vec<Hop> {
         let node = self.node(at);
         self.hops.clear();
+        self.said.clear();
         self.receive(node, self.port(node, peer), frame);
         std::mem::take(&mut self.hops)
     }
@@ -287,6 +291,8 @@ impl Net {
                 let proto = parse(&frame).expect("an Ethernet frame").proto;
                 if tag(&frame) != "-" || matches!(proto, PROTO_TCP | PROTO_UDP) {
                     self.hops.push(Hop { from: n.name.clone(), to: peer.clone(), frame: frame.to_vec() });
+                } else {
+                    self.said.push(frame.to_vec());
                 }
                 left.push((port, frame.to_vec()));
                 self.pool.free(frame);

@@ -371,3 +371,35 @@ fn a_core_passes_tags_on_as_they_are_but_for_what_nobody_sends() {
     assert_eq!(all(&net.at("core3", "agg1-1", &choice)), [""; 0]);
     assert_eq!(net.drops("core3", DropReason::StrayTag), 1);
 }
+
+/// A tag of three metrics takes five bytes, which no VLAN tags do.
+#[test]
+fn who_is_told_of_a_lost_request_is_told_without_its_tag() {
+    for v6 in [false, true] {
+        let mut net = net();
+        let mut lost = packet(&net, "core3", "agg0-1", 5_000, v6);
+        lost[HEADER_LEN + if v6 { 7 } else { 8 }] = 1;
+        if !v6 {
+            mend_ipv4(&mut lost, HEADER_LEN);
+        }
+        assert_eq!(all(&net.at("core3", "agg0-1", &with_tag(&lost, "031230"))), [""; 0]);
+        assert_eq!(net.drops("core3", DropReason::TtlExpired), 1);
+        let [told] = &net.said[..] else { panic!("{:02x?}", net.said) };
+        let told = packets::icmp(told).expect("an ICMP message");
+        assert_eq!((told.kind, told.code), if v6 { (3, 0) } else { (11, 0) }, "time exceeded in transit");
+        assert_eq!(told.ends.dst, net.ends(FROM, TO, v6).src);
+        assert_eq!(told.rest, packets::ip_packet(&lost));
+    }
+}
+
+#[test]
+fn a_ping_with_a_tag_is_not_answered() {
+    let mut net = net();
+    let mut ends = net.between("agg0-0", "tor0-1", FROM, TO, false);
+    ends.dst = net.fabric.switch("agg0-0").expect("a switch").config.router_ipv4.expect("an address").into();
+    let ping = packets::echo(ends, 64, false, 1, &[7; 20]);
+    net.at("agg0-0", "tor0-1", &with_tag(&ping, "0213"));
+    assert_eq!((net.said.len(), net.drops("agg0-0", DropReason::NoListener)), (0, 1));
+    net.at("agg0-0", "tor0-1", &ping);
+    assert_eq!(net.said.len(), 1);
+}
