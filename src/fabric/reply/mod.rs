@@ -48,8 +48,8 @@ pub fn tags<'a>(frame: &'a [u8], headers: &Headers) -> &'a [u8] {
     &frame[12..headers.l3 as usize - 2]
 }
 
-/// Starts a frame with addresses, tags (as [`tags`] gives them, a scheme's tag in front of them included) and EtherType, and gives the
-/// `len` zero bytes after them. `None` and `out` unchanged if that does not fit.
+/// Starts a frame with addresses, tags (as [`tags`] gives them; a scheme's tag may stand in front of them) and
+/// EtherType, and gives the `len` zero bytes after them. `None` and `out` unchanged if that does not fit.
 fn start<'a>(
     out: &'a mut Frame,
     (dst, src): (MacAddr, MacAddr),

@@ -244,7 +244,7 @@ impl SchemeIngress for ExpeditusIngress {
             return Some(port);
         }
         match self.clos.role() {
-            Role::Tor => self.from_host(now, group, frame, meta),
+            Role::Tor => self.outwards(now, group, frame, meta),
             Role::Agg | Role::Core if meta.scheme == RESPONSE_UP => self.response_upwards(now, group, frame, meta),
             Role::Agg | Role::Core => self.upwards(now, group, frame, meta),
         }

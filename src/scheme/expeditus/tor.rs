@@ -14,7 +14,7 @@ use super::{Decision, ExpeditusIngress, Stage, bare_response};
 impl ExpeditusIngress {
     /// A packet of a host, or of the switch itself, that leaves the rack.
     #[inline(always)]
-    pub(super) fn from_host(
+    pub(super) fn outwards(
         &mut self,
         now: Instant,
         group: &Group,
