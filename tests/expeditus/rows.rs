@@ -46,7 +46,7 @@ fn a_tor_opens_a_flow_once_and_again_when_its_entry_has_aged() {
         net.load("tor0-1", "agg0-1", Egress, 6);
         let first = net.flow(FROM, "h1-0-2", 5_000, v6, 0);
         assert_eq!(first[0].tag(), "88b50206");
-        // 99 ms before its next packet an entry ages for the first time, at 200 ms it is gone.
+        // Ticks of 100 ms: an entry lives through that of its last packet and the next one.
         net.now = net.now + 199 * MILLIS;
         assert_eq!(net.flow(FROM, "h1-0-2", 5_000, v6, 9)[0].tag(), "-");
         net.now = net.now + 100 * MILLIS;
