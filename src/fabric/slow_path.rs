@@ -22,10 +22,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
             return verdict;
         }
         let to = destination(frame, meta);
-        let answer = |out: &mut Frame| match meta.tag {
-            0 => reply::echo_reply(frame, &meta.headers, self.mac, to, out),
-            // Schemes tag TCP: that is nobody's ping.
-            _ => Err(DropReason::NoListener),
+        let answer = |out: &mut Frame| {
+            reply::echo_reply(frame, &meta.headers, self.mac, to, out)?;
+            without_tag(out, meta)
         };
         match self.originate(cx, frame, meta, frame.len(), answer) {
             Ok(()) => Verdict::Consume,
@@ -164,9 +163,8 @@ impl<S: SchemeIngress> FabricIngress<S> {
         }
         let write = |out: &mut Frame| {
             let written = reply::icmp_error(error, frame, &meta.headers, source, out);
-            // It goes back with the VLAN tags of its cause, not with what a scheme had to say.
-            let plain = written && out.remove(ethernet::ADDRESSES_LEN, meta.tag.into());
-            plain.then_some(()).ok_or(DropReason::NoFrame)
+            written.then_some(()).ok_or(DropReason::NoFrame)?;
+            without_tag(out, meta)
         };
         // The packet it is about is dropped and counted whether or not its sender can be told.
         let _ = self.originate(cx, frame, meta, 0, write);
@@ -195,6 +193,17 @@ impl<S: SchemeIngress> FabricIngress<S> {
         cx.outbox.generate(out, Meta::new(Headers::default(), meta.ingress_port), Action::Recirculate);
         Ok(())
     }
+}
+
+/// An answer goes back with the VLAN tags of its cause, not with what a scheme had to say there.
+fn without_tag(out: &mut Frame, meta: &Meta) -> Result<(), DropReason> {
+    let there = out.remove(ethernet::ADDRESSES_LEN, meta.tag.into());
+    let len = out.len();
+    if len < ethernet::MIN_FRAME {
+        out.set_len(ethernet::MIN_FRAME);
+        out[len..].fill(0);
+    }
+    there.then_some(()).ok_or(DropReason::NoFrame)
 }
 
 /// Sends what `write` makes out of the port that `meta` names, ahead of data. What can't be made now

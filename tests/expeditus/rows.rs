@@ -392,14 +392,22 @@ fn who_is_told_of_a_lost_request_is_told_without_its_tag() {
     }
 }
 
+/// A response has no data, and fits everywhere. One that does not is not made a packet of the flow.
 #[test]
-fn a_ping_with_a_tag_is_not_answered() {
-    let mut net = net();
-    let mut ends = net.between("agg0-0", "tor0-1", FROM, TO, false);
-    ends.dst = net.fabric.switch("agg0-0").expect("a switch").config.router_ipv4.expect("an address").into();
-    let ping = packets::echo(ends, 64, false, 1, &[7; 20]);
-    net.at("agg0-0", "tor0-1", &with_tag(&ping, "0213"));
-    assert_eq!((net.said.len(), net.drops("agg0-0", DropReason::NoListener)), (0, 1));
-    net.at("agg0-0", "tor0-1", &ping);
-    assert_eq!(net.said.len(), 1);
+fn a_response_that_a_link_has_no_room_for_is_dropped_and_nobody_is_told() {
+    let mut options = options();
+    options.fabric_mtu = 1500;
+    let mut net = Net::new(&clos(&options));
+    // 1,500 B of IP behind a tag of 6 B, 2 B more than the VLAN tag that a link has room for.
+    for (at, peer, tag, expected) in [
+        ("core3", "agg1-1", "86333333", None),
+        ("core3", "agg1-1", "8233", Some("core3 agg0-1 88b58233")),
+        ("agg0-1", "core3", "8233", Some("agg0-1 tor0-1 88b580")),
+    ] {
+        let frame = with_tag(&tcp(net.between(at, peer, TO, FROM, false), (5_000, 80), 1_460), tag);
+        let expected: Vec<_> = expected.map(String::from).into_iter().collect();
+        assert_eq!(all(&net.at(at, peer, &frame)), expected, "{tag} at {at}");
+        assert_eq!(net.said, Vec::<Vec<u8>>::new());
+    }
+    assert_eq!(net.drops("core3", DropReason::TooBig), 1);
 }

@@ -42,14 +42,14 @@ const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 
 /// The VLAN tags of a frame as they stand in it: 4 bytes each (TPID, TCI), outermost first; empty if
-/// it has none.
+/// it has none. Behind a tag of another kind ([`crate::wire::parse_behind()`]) with that one before them.
 #[inline]
 pub fn tags<'a>(frame: &'a [u8], headers: &Headers) -> &'a [u8] {
     &frame[12..headers.l3 as usize - 2]
 }
 
-/// Starts a frame with addresses, tags (as [`tags`] gives them; a scheme's tag may stand in front of them) and
-/// EtherType, and gives the `len` zero bytes after them. `None` and `out` unchanged if that does not fit.
+/// Starts a frame with addresses, tags (as [`tags`] gives them) and EtherType, and gives the
+/// `len` zero bytes after them. `None` and `out` unchanged if that does not fit.
 fn start<'a>(
     out: &'a mut Frame,
     (dst, src): (MacAddr, MacAddr),

@@ -9,7 +9,7 @@ use crate::pisa::{Meta, Queue, Verdict};
 use crate::time::Instant;
 use crate::wire::caft::{Tag, Trip};
 
-use super::{Decision, ExpeditusIngress, RESPONSE_UP, Stage, bare_response};
+use super::{Decision, ExpeditusIngress, RESPONSE, RESPONSE_UP, Stage, bare_response};
 
 impl ExpeditusIngress {
     /// An Exp-response.
@@ -25,6 +25,7 @@ impl ExpeditusIngress {
             (false, _) if n != 0 => drop(DropReason::BadTag),
             (false, true) => {
                 self.counters.responses_turned += 1;
+                meta.scheme = RESPONSE;
                 Handled::Route(Queue::Control)
             }
             (false, false) => {
@@ -78,6 +79,7 @@ impl ExpeditusIngress {
         }
         let shorter = self.clos.replace(frame, meta, &bare_response());
         debug_assert!(shorter, "there is room for less");
+        meta.scheme = RESPONSE;
         Handled::Route(Queue::Control)
     }
 }

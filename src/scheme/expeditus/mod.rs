@@ -33,7 +33,7 @@
 //! - **Within a pod** there is one stage: the aggregation switch turns the response round.
 //! - **Lost messages** do no harm: the flow stays where its hash has put it.
 //! - **Not TCP, and fragments**, are spread by hash.
-//! - **A request that a link can't carry** goes on without its tag, and is counted.
+//! - **A request that a link can't carry** goes on without its tag, and is counted; a response never does.
 //! - **Two flows that fall on one slot** of the path allocation table: the second is spread by hash while the first
 //!   lives.
 //! - **Two-tier fabrics** are a pod: cores turn round what aggregation switches would.
@@ -148,9 +148,10 @@ pub struct Decision {
     pub before: Option<usize>,
 }
 
-/// What [`SchemeIngress::message`] tells [`SchemeIngress::choose`] in [`Meta::scheme`]: a response that takes the
-/// own load along.
-const RESPONSE_UP: u64 = 1;
+/// What [`SchemeIngress::message`] tells [`SchemeIngress::choose`] in [`Meta::scheme`]: a response.
+const RESPONSE: u64 = 1;
+/// One that takes the own load along.
+const RESPONSE_UP: u64 = 2;
 
 /// Ingress part.
 #[derive(Debug)]
@@ -205,11 +206,11 @@ impl ExpeditusIngress {
         Some(port)
     }
 
-    /// A packet that leaves by `port` as it came: with its tag, if the link carries it. A message is far below any
-    /// MTU.
+    /// A packet that leaves by `port` as it came: with its tag, if the link carries it. A response that it does not
+    /// carry keeps its tag, and the forwarding drops it: without, it would be a packet that no host has sent.
     #[inline]
     fn onwards(&mut self, port: PortId, frame: &mut Frame, meta: &mut Meta) {
-        if meta.tag > 0 && !self.clos.carries(port, meta, meta.tag.into()) {
+        if meta.tag > 0 && meta.scheme == 0 && !self.clos.carries(port, meta, meta.tag.into()) {
             Clos::strip(frame, meta);
             self.counters.untagged += 1;
         }
@@ -266,7 +267,10 @@ impl SchemeIngress for ExpeditusIngress {
             (Trip::Inbound, Role::Tor) => self.response_at_tor(cx.now, &tag, frame, meta),
             (Trip::Inbound, Role::Agg) => self.response_at_agg(cx.now, &tag, frame, meta),
             // Messages ahead of data, as where they were made.
-            (Trip::Inbound, Role::Core) => Handled::Route(Queue::Control),
+            (Trip::Inbound, Role::Core) => {
+                meta.scheme = RESPONSE;
+                Handled::Route(Queue::Control)
+            }
         })
     }
 
