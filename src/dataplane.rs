@@ -19,6 +19,7 @@ use crate::pisa::tm::QueueLimits;
 use crate::pisa::{DigestCounts, Handed, Pipe, PortLimits, Switch, TrafficManager};
 use crate::scheme::caft::{Caft, CaftConfig, CaftIngress};
 use crate::scheme::ecmp::{Ecmp, EcmpEgress, EcmpIngress};
+use crate::scheme::expeditus::{Expeditus, ExpeditusConfig, ExpeditusIngress};
 use crate::scheme::hula::{Hula, HulaConfig, HulaEgress, HulaIngress};
 use crate::scheme::letflow::{Choice, LetFlow, LetFlowEgress, LetFlowIngress};
 use crate::scheme::p4te::control::ControlPlane;
@@ -312,8 +313,13 @@ pub fn build_pipe(config: &SwitchConfig, mtus: &[u16], pipe: Pipe) -> Box<dyn Da
             let (ingress, egress) = (CaftIngress::new(&fabric, &caft), ClosEgress::new(caft.clos.tpid));
             Box::new(assemble::<Caft>(config, mtus, pipe, ingress, egress, ()))
         }
-        Selector::Ecmp | Selector::Expeditus => {
-            Box::new(assemble::<Ecmp>(config, mtus, pipe, EcmpIngress, EcmpEgress, ()))
+        Selector::Ecmp => Box::new(assemble::<Ecmp>(config, mtus, pipe, EcmpIngress, EcmpEgress, ())),
+        Selector::Expeditus => {
+            let fabric = fabric_config(config, mtus, pipe);
+            let expeditus = expeditus_config(config);
+            let ingress = ExpeditusIngress::new(&fabric, &expeditus);
+            let egress = ClosEgress::new(expeditus.clos.tpid);
+            Box::new(assemble::<Expeditus>(config, mtus, pipe, ingress, egress, ()))
         }
         Selector::Flowlet => Box::new(letflow(config, mtus, pipe, Choice::Hash)),
         Selector::LetFlow => Box::new(letflow(config, mtus, pipe, Choice::Random)),
@@ -361,7 +367,13 @@ pub fn caft_config(config: &SwitchConfig) -> CaftConfig {
     }
 }
 
-/// Where the switch of a configuration stands in its fabric.
+/// Expeditus's part of a configuration: CAFT's table, but for what is known of failures.
+pub fn expeditus_config(config: &SwitchConfig) -> ExpeditusConfig {
+    let o = &config.caft;
+    ExpeditusConfig { clos: clos_config(config), timeout: o.timeout.0, slots: o.slots as usize }
+}
+
+/// Where the switch of a configuration stands in its fabric, for all that go by it.
 fn clos_config(config: &SwitchConfig) -> ClosConfig {
     let o = &config.caft;
     ClosConfig {

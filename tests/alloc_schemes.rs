@@ -232,9 +232,15 @@ fn caft_finds_ways_without_an_allocation() {
 
 #[test]
 fn no_scheme_allocates_on_the_packet_path() {
-    for selector in
-        [Selector::Ecmp, Selector::Flowlet, Selector::LetFlow, Selector::Hula, Selector::P4te, Selector::Caft]
-    {
+    for selector in [
+        Selector::Ecmp,
+        Selector::Flowlet,
+        Selector::LetFlow,
+        Selector::Hula,
+        Selector::P4te,
+        Selector::Caft,
+        Selector::Expeditus,
+    ] {
         let mut leaf = Leaf::new(selector);
         leaf.run(8_000);
         let (before, digests) = (acted(&leaf), leaf.plane.digests().sent);

@@ -1,7 +1,7 @@
 //! The path allocation table: which port a flow was given, and how (CAFT, arXiv 2010.00720; Expeditus, SoCC
 //! 2016).
 
-use crate::id::PortId;
+use crate::id::{PortId, PortMask};
 use crate::pisa::epochs::Epochs;
 use crate::pisa::table::Registers;
 use crate::time::Instant;
@@ -181,6 +181,17 @@ impl PathTable {
             slot.last = tick;
         }
         found
+    }
+
+    /// The port of the flow with `hash`, of which a packet came at `now`, if it has a valid path by one of `usable`. A
+    /// path by any other port is no longer valid.
+    #[inline]
+    pub fn follow(&mut self, now: Instant, hash: u64, usable: PortMask) -> Option<PortId> {
+        let Lookup::Own(path) = self.lookup(now, hash) else { return None };
+        if path.valid && !usable.contains(path.port) {
+            self.invalidate(now, hash);
+        }
+        (path.valid && usable.contains(path.port)).then_some(path.port)
     }
 
     /// [`PathTable::lookup`] that does not let the entry live on.

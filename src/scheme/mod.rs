@@ -2,6 +2,7 @@
 
 pub mod caft;
 pub mod ecmp;
+pub mod expeditus;
 pub mod hula;
 pub mod letflow;
 pub mod p4te;

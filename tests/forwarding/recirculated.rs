@@ -2,7 +2,7 @@
 //! switch's own, which alone is exempt from what holds for the packets of others.
 
 use weft::counters::DropReason;
-use weft::fabric::{Fabric, FabricEgress, FabricIngress, Scheme, SchemeIngress};
+use weft::fabric::{Fabric, FabricEgress, FabricIngress, Handled, Scheme, SchemeIngress};
 use weft::frame::{Burst, Frame, Pool};
 use weft::id::PortId;
 use weft::pisa::table::Group;
@@ -33,9 +33,9 @@ impl SchemeIngress for Wrapped {
         self.arrived += 1;
     }
 
-    fn message(&mut self, _: &mut Context<'_>, frame: &mut Frame, _: &mut Meta) -> Option<Verdict> {
+    fn message(&mut self, _: &mut Context<'_>, frame: &mut Frame, _: &mut Meta) -> Option<Handled> {
         frame[12..14].copy_from_slice(&[0x08, 0x00]);
-        Some(Verdict::Recirculate)
+        Some(Handled::Verdict(Verdict::Recirculate))
     }
 }
 

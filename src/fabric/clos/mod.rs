@@ -6,9 +6,13 @@
 //! and m, down m and j, each measured at its lower end ([`Uplinks`]).
 
 mod pods;
+mod recent;
+mod show;
 mod uplinks;
 
 pub use pods::{Pod, Pods};
+pub use recent::{FlowEnds, Recent, ends, ends_of_message};
+pub use show::{metrics_text, pat_table, slots_table};
 pub use uplinks::{Direction, DreConfig, Uplinks};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -21,7 +25,7 @@ use crate::id::{MAX_PORTS, PortId, PortKind, PortMask, Role};
 use crate::pisa::hash::bucket;
 use crate::pisa::{Action, Context, FlowHash, Meta, Queue};
 use crate::time::Instant;
-use crate::wire::caft::{self, Tag};
+use crate::wire::caft::{self, Metric, Tag};
 use crate::wire::{Headers, L3, MacAddr, ethernet, parse_behind, tcp};
 
 /// Where a switch stands in its fabric, and how it measures.
@@ -139,6 +143,16 @@ impl Clos {
     pub fn start(&self, flow_hash: u64) -> usize {
         // The low bits pick among ports elsewhere; any others would do.
         if self.deterministic { 0 } else { bucket(flow_hash.rotate_left(32), self.uplinks.count()) }
+    }
+
+    /// The number of the uplink over which a way's worse link is the least loaded, by the metrics of the links to it
+    /// and of those from it, both by number; neither may have failed, nor the switch's own.
+    ///
+    /// # Panics
+    /// If either is shorter than there are uplinks.
+    pub fn best(&self, flow_hash: u64, to: &[Metric], from: &[Metric]) -> Option<usize> {
+        let weight = |number: usize| self.uplinks.port(number).map(|_| to[number].max(from[number]));
+        self.uplinks.least(self.start(flow_hash), weight)
     }
 
     /// One of `ports`, by the flow's hash; `None` if there is none.

@@ -3,7 +3,7 @@ use crate::fabric::Handled;
 use crate::fabric::clos::{Clos, Direction};
 use crate::frame::Frame;
 use crate::id::{PortId, PortMask};
-use crate::pisa::pat::{Lookup, Origin, Path};
+use crate::pisa::pat::{Origin, Path};
 use crate::pisa::{Context, Meta, Queue, Verdict};
 use crate::time::Instant;
 use crate::wire::caft::{Metric, Metrics, Tag, Trip};
@@ -27,13 +27,9 @@ impl CaftIngress {
             return self.tagged_upwards(now, usable, frame, meta);
         }
         if Clos::is_tracked(frame, &meta.headers)
-            && let Lookup::Own(path) = self.pat.lookup(now, meta.flow_hash)
-            && path.valid
+            && let Some(port) = self.pat.follow(now, meta.flow_hash, usable)
         {
-            if usable.contains(path.port) {
-                return Some(path.port);
-            }
-            self.pat.invalidate(now, meta.flow_hash);
+            return Some(port);
         }
         self.spread(usable, meta)
     }
@@ -123,7 +119,7 @@ impl CaftIngress {
         };
         let (tor, egress) = tag.metrics.split_at(of_tor);
         let ingress = uplinks.metrics(cx.now, Direction::Ingress);
-        let best = self.best(meta.flow_hash, egress, &ingress);
+        let best = self.clos.best(meta.flow_hash, egress, &ingress);
         self.learn(cx.now, frame, meta, egress);
         let pair = best.map_or([Metric::FAILED; 2], |m| [egress[m], ingress[m]]);
         let section = Metrics::of(&[tor, &pair]);
@@ -155,7 +151,7 @@ impl CaftIngress {
         let (so_far, ingress) = tag.metrics.split_at(RESPONSE);
         let egress = uplinks.metrics(now, Direction::Egress);
         let flow = self.clos.flow_of_message(frame, &meta.headers);
-        let best = self.best(flow, &egress, ingress);
+        let best = self.clos.best(flow, &egress, ingress);
         let port = best.and_then(|m| uplinks.port(m));
         self.learn(now, frame, meta, ingress);
         self.counters.responses_down += 1;
@@ -172,13 +168,6 @@ impl CaftIngress {
             true => Handled::Route(Queue::Control),
             false => Handled::Verdict(Verdict::Drop(DropReason::NoFrame)),
         }
-    }
-
-    /// The core whose worse link is the least loaded; both ends' links to it must be sound.
-    fn best(&self, flow: u64, egress: &[Metric], ingress: &[Metric]) -> Option<usize> {
-        let uplinks = self.clos.uplinks();
-        let weight = |m: usize| uplinks.port(m).map(|_| egress[m].max(ingress[m]));
-        uplinks.least(self.clos.start(flow), weight)
     }
 
     /// What the aggregation switch of the pod that a packet comes from said of its uplinks.

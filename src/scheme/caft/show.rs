@@ -1,5 +1,5 @@
+use crate::fabric::clos::{metrics_text, pat_table, slots_table};
 use crate::fabric::view::{Cell, SchemeTable, Topic};
-use crate::pisa::pat::Entry;
 use crate::time::{Instant, MICROS, MILLIS};
 
 use super::{CaftCounters, CaftIngress, Candidate, Decision};
@@ -9,41 +9,13 @@ impl CaftIngress {
     pub(super) fn tables(&self, now: Instant, topic: Topic) -> Vec<SchemeTable> {
         match topic {
             Topic::Dre => vec![self.clos.uplinks().show(now)],
-            Topic::Pat => vec![self.show_pat(now), self.show_occupancy(now)],
+            Topic::Pat => {
+                let CaftCounters { untracked, unkept, .. } = self.counters;
+                vec![pat_table(&self.pat, now), slots_table(&self.pat, now, untracked, unkept)]
+            }
             Topic::Failures => vec![self.show_failures(now), self.clos.uplinks().show_state()],
             Topic::Paths => vec![self.show_decisions(now), self.show_counters()],
             Topic::Meters | Topic::Groups | Topic::Flows => Vec::new(),
-        }
-    }
-
-    fn show_pat(&self, now: Instant) -> SchemeTable {
-        let row = |entry: Entry| {
-            vec![
-                Cell::Text(format!("{:08x}", entry.flow)),
-                Cell::Port(entry.path.port),
-                entry.path.origin.name().into(),
-                Cell::Bool(entry.path.valid),
-                (entry.age / self.pat.timeout()).into(),
-            ]
-        };
-        SchemeTable {
-            name: "pat",
-            columns: &["flow", "outport", "origin", "valid", "age"],
-            rows: self.pat.entries(now).map(row).collect(),
-        }
-    }
-
-    fn show_occupancy(&self, now: Instant) -> SchemeTable {
-        SchemeTable {
-            name: "slots",
-            columns: &["slots", "live", "timeout_ms", "untracked", "unkept"],
-            rows: vec![vec![
-                (self.pat.slots() as u64).into(),
-                (self.pat.occupancy(now) as u64).into(),
-                Cell::Float(self.pat.timeout() as f64 / MILLIS as f64),
-                self.counters.untracked.into(),
-                self.counters.unkept.into(),
-            ]],
         }
     }
 
@@ -62,14 +34,7 @@ impl CaftIngress {
     fn show_decisions(&self, now: Instant) -> SchemeTable {
         let uplink = |way: Option<Candidate>| way.map_or(Cell::None, |way| (way.uplink as u64).into());
         let metrics = |way: Option<Candidate>| {
-            let words = way.map(|way| {
-                let words = way.metrics.iter().flatten().map(|metric| match metric.is_failed() {
-                    true => "F".to_string(),
-                    false => metric.nibble().to_string(),
-                });
-                words.collect::<Vec<_>>().join(" ")
-            });
-            words.map_or(Cell::None, Cell::Text)
+            way.map_or(Cell::None, |way| Cell::Text(metrics_text(way.metrics.into_iter().flatten())))
         };
         let row = |d: &Decision| {
             let [from, to] = d.ends.map(|end| Cell::Text(std::net::SocketAddr::from(end).to_string()));

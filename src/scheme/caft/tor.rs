@@ -1,6 +1,6 @@
 use crate::counters::DropReason;
 use crate::fabric::Handled;
-use crate::fabric::clos::{Clos, Direction};
+use crate::fabric::clos::{Clos, Direction, ends_of_message};
 use crate::frame::Frame;
 use crate::id::PortId;
 use crate::pisa::pat::{Lookup, Origin, Path};
@@ -9,7 +9,6 @@ use crate::pisa::{Context, Meta, Queue, Verdict};
 use crate::time::Instant;
 use crate::wire::caft::{Metric, Metrics, Tag, Trip};
 
-use super::decisions::ends_of_message;
 use super::{CaftIngress, Candidate, Decision};
 
 /// Metrics of a response to another pod: a pair for the second way's last link, and two for the first way.
@@ -155,7 +154,7 @@ impl CaftIngress {
         };
         self.pat.insert(now, flow, path);
         *(if moved { &mut self.counters.moved } else { &mut self.counters.stayed }) += 1;
-        let ends = ends_of_message(frame, meta);
+        let ends = ends_of_message(frame, &meta.headers);
         self.decisions.record(Decision { at: now, flow: (flow >> 32) as u32, ends, first, second, moved });
     }
 }
