@@ -11,6 +11,7 @@
 //! | p4te | a flowlet table, monitoring, class meters, rate adaptation by FACKs; the control plane takes digests |
 //! | caft | the path allocation table, in which flows are found that have a slot; loads of uplinks |
 //! | caft-open | the same with entries that end after 1 ms: with 1 M flows every frame opens its flow anew, and is tagged |
+//! | expeditus | as caft |
 //! | caft-agg | an aggregation switch, which has been told a core for each flow |
 //!
 //! Frames are 60 bytes (64 with FCS) in bursts of 64, on memory that stays the same. Between timed

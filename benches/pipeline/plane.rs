@@ -35,7 +35,7 @@ pub struct Setup {
 
 const TOR: Setup = Setup { name: "", selector: "", role: Role::Tor, is_paced: true, timeout: "100ms" };
 
-pub const SETUPS: [Setup; 8] = [
+pub const SETUPS: [Setup; 9] = [
     Setup { name: "ecmp", selector: "ecmp", is_paced: false, ..TOR },
     Setup { name: "paced", selector: "ecmp", ..TOR },
     Setup { name: "letflow", selector: "letflow", ..TOR },
@@ -43,6 +43,7 @@ pub const SETUPS: [Setup; 8] = [
     Setup { name: "p4te", selector: "p4te", ..TOR },
     Setup { name: "caft", selector: "caft", ..TOR },
     Setup { name: "caft-open", selector: "caft", timeout: "1ms", ..TOR },
+    Setup { name: "expeditus", selector: "expeditus", ..TOR },
     Setup { name: "caft-agg", selector: "caft", role: Role::Agg, ..TOR },
 ];
 
