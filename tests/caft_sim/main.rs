@@ -1,4 +1,4 @@
-//! CAFT against ECMP under TCP flows between pods, in virtual time, on the same seeds.
+//! CAFT against ECMP and Expeditus under TCP flows between pods, in virtual time, on the same seeds.
 //!
 //! ```text
 //!     core0 core1     core2 core3        one link a pod each
@@ -89,8 +89,9 @@ impl Runs {
         let drops = |reason: &DropReason| Some((reason.name(), self.dropped(*reason))).filter(|(_, n)| *n > 0);
         let drops: Vec<_> = DropReason::ALL.iter().filter_map(drops).map(|(name, n)| format!("{name} {n}")).collect();
         format!(
-            "{:<15} | {scheme:<5} | {:>5} | {:>4} | {:>5} | {:>5} | {:>6} | {:>7} | {:>5} | {}",
+            "{:<15} | {:<9} | {:>5} | {:>4} | {:>5} | {:>5} | {:>7} | {:>7} | {:>5} | {}",
             state.name(),
+            scheme.to_string(),
             self.fct().len(),
             self.unfinished(),
             self.mean(),
@@ -152,18 +153,37 @@ fn judge(shape: Shape, state: State, ecmp: &Runs, caft: &Runs) {
     }
 }
 
+/// What is so of Expeditus, with CAFT beside it.
+fn beside(shape: Shape, state: State, expeditus: &Runs, caft: &Runs) {
+    let what = format!("{shape}, {}", state.name());
+    match state {
+        State::CoreDown => assert!(expeditus.unfinished() > 0, "{what}: its requests go where no way leads on"),
+        _ => {
+            assert_eq!(expeditus.unfinished(), 0, "{what}: every flow ends");
+            assert!(caft.mean() < expeditus.mean(), "{what}: mean FCT {}, Expeditus {}", caft.mean(), expeditus.mean());
+        }
+    }
+}
+
 fn compare(shape: Shape, file: &str) {
     let mut text = format!(
         "{shape}, seeds {SEEDS:?}: flows that ended and that did not; FCT in us of those that did (mean, median, p99, max); \
-         kB by the link agg0-0 - core0\nstate           | scheme | ended | not | mean | p50 | p99 | max | kB | drops\n"
+         kB by the link agg0-0 - core0\n\
+         state           | scheme    | ended |  not |  mean |   p50 |     p99 |     max |    kB | drops\n"
     );
     for state in State::ALL {
-        let [ecmp, caft] = [Selector::Ecmp, Selector::Caft].map(|scheme| {
+        let mut gave = |scheme: Selector| {
             let runs = Runs::of(shape, state, scheme);
             writeln!(text, "{}", runs.row(state, scheme)).expect("written to memory");
             runs
-        });
+        };
+        let (ecmp, caft) = (gave(Selector::Ecmp), gave(Selector::Caft));
         judge(shape, state, &ecmp, &caft);
+        // Where it is to be compared; it knows nothing of failures.
+        if matches!(state, State::Healthy | State::CoreSlow | State::CoreAbsent | State::CoreDown) {
+            let expeditus = gave(Selector::Expeditus);
+            beside(shape, state, &expeditus, &caft);
+        }
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/caft_sim").join(file);
     if std::env::var_os("WEFT_CAFT_SIM_UPDATE").is_some() {
