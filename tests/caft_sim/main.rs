@@ -143,7 +143,7 @@ fn judge(shape: Shape, state: State, ecmp: &Runs, caft: &Runs) {
             let later = caft.0.iter().flat_map(|o| &o.flows).filter(|f| f.start > known);
             assert!(later.filter_map(|f| f.fct()).all(|fct| fct < SECONDS), "{what}: new flows are not lost");
         }
-        // Section 6i of the notes: a ToR knows of its own links only, and its failed one loses what others send that way.
+        // ToRs keep no failure table (section on failures): a way into a rack that is gone loses the requests that take it.
         State::TorDown => {
             let rack = |host: usize| host < 2;
             let lost = caft.0.iter().flat_map(|o| &o.flows).filter(|f| f.fct().is_none());
