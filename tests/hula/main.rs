@@ -1,5 +1,7 @@
 //! HULA: the rules at one switch with numbers worked out by hand, and whole fabrics in virtual time.
 
+#[path = "../net/mod.rs"]
+mod net;
 #[path = "../packets/mod.rs"]
 mod packets;
 mod rig;
@@ -243,7 +245,7 @@ fn every_tor_learns_the_ways_to_all_others_at_one_probe_a_link_tor_and_period() 
             for there in tors.iter().filter(|t| t.name() != here.name()) {
                 for port in sim.uplinks(here.name()) {
                     // At each uplink, from the first period to the last but for those still under way.
-                    let heard = sim.probes.get(&(here.name().into(), port, there.id().0)).copied().unwrap_or(0);
+                    let heard = sim.log.probes.get(&(here.name().into(), port, there.id().0)).copied().unwrap_or(0);
                     assert!(
                         (PERIODS - 1..=PERIODS).contains(&heard),
                         "{} {port}: {heard} of {}",
@@ -260,7 +262,7 @@ fn every_tor_learns_the_ways_to_all_others_at_one_probe_a_link_tor_and_period() 
             assert_eq!(sim.scheme(here.name()).tors(sim.now).len(), tors.len() - 1);
         }
         // No link carries more than one probe of a ToR a period, in either direction, whoever receives it.
-        let worst = sim.probes.iter().max_by_key(|(_, n)| **n).expect("probes");
+        let worst = sim.log.probes.iter().max_by_key(|(_, n)| **n).expect("probes");
         assert!(*worst.1 <= PERIODS, "{worst:?}");
         for switch in &fabric.switches {
             let counters = sim.scheme(switch.name()).counters();
@@ -289,7 +291,7 @@ fn under_changing_load_no_link_carries_more_probes_than_at_rest() {
         }
         sim.run_for(CONFIG.period / 10);
     }
-    let worst = sim.probes.iter().max_by_key(|(_, n)| **n).expect("probes");
+    let worst = sim.log.probes.iter().max_by_key(|(_, n)| **n).expect("probes");
     assert!(*worst.1 <= PERIODS, "{worst:?}");
     let counters: Vec<_> = fabric.switches.iter().map(|s| sim.scheme(s.name()).counters()).collect();
     let spaced: u64 = counters.iter().map(|c| c.spaced).sum();
@@ -322,11 +324,11 @@ fn avoids_load(fabric: &Fabric, from: &str, other: &str, to: &str, v6: bool) {
     assert!(fresh.len() == 1 && !fresh.contains(*way), "new flowlets go by {fresh:?}, the load by {way}");
     // A pause longer than the gap, while the load is still remembered: a new flowlet of the same flow.
     sim.run_for(CONFIG.flowlet_gap);
-    sim.hops.clear();
+    sim.log.hops.clear();
     load(&mut sim);
     assert!(sim.next_hops(&near, |source| source == LOAD).is_disjoint(&loaded), "after a pause it moves");
     sim.run_for(CONFIG.period);
-    assert_eq!(sim.delivered.len(), 301, "and none is lost");
+    assert_eq!(sim.log.delivered.len(), 301, "and none is lost");
     sim.finish();
 }
 
@@ -348,7 +350,7 @@ fn before_any_probe_is_heard_the_hash_spreads_flows() {
     (0..100).for_each(|source| sim.udp("h0-0-2", "h0-1-2", (source, 80), false, 64));
     assert_eq!(sim.best("leaf0", "leaf1"), None);
     sim.run_for(CONFIG.period);
-    let by = |spine: &str| sim.hops.iter().filter(|(from, to, _)| from == "leaf0" && to == spine).count();
+    let by = |spine: &str| sim.log.hops.iter().filter(|(from, to, _)| from == "leaf0" && to == spine).count();
     assert!((25..=75).contains(&by("spine0")) && by("spine0") + by("spine1") == 100, "{} of 100", by("spine0"));
     sim.finish();
 }
@@ -372,7 +374,7 @@ fn a_way_that_fails_unseen_is_given_up_within_the_keep_alive() {
             sim.run_for(20 * MICROS);
         }
         sim.run_for(CONFIG.period);
-        assert_eq!(sim.delivered.len(), 200, "{near} to {far} by {other}, none is lost");
+        assert_eq!(sim.log.delivered.len(), 200, "{near} to {far} by {other}, none is lost");
         sim.finish();
     }
 }

@@ -7,6 +7,8 @@ mod collide;
 mod control;
 mod meters;
 mod monitor;
+#[path = "../net/mod.rs"]
+mod net;
 #[path = "../packets/mod.rs"]
 mod packets;
 mod paths;
