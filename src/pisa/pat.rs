@@ -200,6 +200,12 @@ impl PathTable {
         self.slots.at(hash).lookup(self.tick(now), hash)
     }
 
+    /// The port that the flow with `hash` had last, if its entry is still there: live or dead.
+    pub fn last(&self, hash: u64) -> Option<PortId> {
+        let slot = self.slots.at(hash);
+        (slot.flags & USED != 0 && slot.fingerprint == fingerprint(hash)).then_some(PortId(slot.port))
+    }
+
     /// Gives the flow with `hash` a path from `now` on, in place of its own or of a dead entry. False, and
     /// nothing is changed, if the slot is [`Lookup::Taken`].
     #[inline]

@@ -8,6 +8,7 @@ use crate::pisa::table::Group;
 use crate::pisa::{Context, Meta, Queue, Verdict};
 use crate::time::Instant;
 use crate::wire::caft::{Metric, Metrics, Tag, Trip};
+use crate::wire::tcp;
 
 use super::{CaftIngress, Candidate, Decision};
 
@@ -50,7 +51,14 @@ impl CaftIngress {
             let port = uplinks.port(number).filter(|port| group.serving().contains(*port));
             port.map(|_| uplinks.metric(now, number, Direction::Egress))
         };
-        let port = uplinks.least(self.clos.start(meta.flow_hash), load).and_then(|number| uplinks.port(number))?;
+        // A SYN that comes again had no answer by the uplink that it was given: that one comes last. ToRs hear of
+        // failures below other aggregation switches in no other way.
+        let syn = tcp::flags(frame, meta.headers.l4.into()) & tcp::SYN != 0;
+        let failed = if syn { self.pat.last(meta.flow_hash) } else { None };
+        let other = |number| load(number).filter(|_| failed.is_none() || uplinks.port(number) != failed);
+        let start = self.clos.start(meta.flow_hash);
+        let number = uplinks.least(start, other).or_else(|| uplinks.least(start, load));
+        let port = number.and_then(|number| uplinks.port(number))?;
         let tag = Tag { trip: Trip::Outbound, metrics: uplinks.metrics(now, Direction::Egress) };
         self.pat.insert(now, meta.flow_hash, Path { port, valid: true, origin: Origin::Request });
         self.counters.requests += 1;
