@@ -70,7 +70,7 @@ struct Slot {
     /// Tick of the last packet.
     last: u16,
     port: u8,
-    /// [`USED`], [`VALID`] and an origin; 0 if the slot was never used.
+    /// [`USED`], [`VALID`], [`ANSWERED`] and an origin; 0 if the slot was never used.
     flags: u8,
 }
 
@@ -78,7 +78,8 @@ const _: () = assert!(size_of::<Slot>() == 8);
 
 const USED: u8 = 1;
 const VALID: u8 = 1 << 1;
-const ORIGIN: u32 = 2;
+const ANSWERED: u8 = 1 << 2;
+const ORIGIN: u32 = 3;
 
 impl Slot {
     fn new(fingerprint: u32, last: u16, path: Path) -> Self {
@@ -95,6 +96,10 @@ impl Slot {
             _ => Origin::Response,
         };
         Path { port: PortId(self.port), valid: self.flags & VALID != 0, origin }
+    }
+
+    fn is_of(&self, hash: u64) -> bool {
+        self.flags & USED != 0 && self.fingerprint == fingerprint(hash)
     }
 
     #[inline]
@@ -200,10 +205,20 @@ impl PathTable {
         self.slots.at(hash).lookup(self.tick(now), hash)
     }
 
-    /// The port that the flow with `hash` had last, if its entry is still there: live or dead.
-    pub fn last(&self, hash: u64) -> Option<PortId> {
+    /// The flow with `hash` was answered by the path that it has, if it has an entry: until the next
+    /// [`PathTable::insert`] it is not [`PathTable::unanswered`].
+    pub fn answer(&mut self, hash: u64) {
+        let slot = self.slots.at_mut(hash);
+        if slot.is_of(hash) {
+            slot.flags |= ANSWERED;
+        }
+    }
+
+    /// The port that the flow with `hash` was given last, if it never was answered; its entry may have died, but no
+    /// other flow has come into its slot since.
+    pub fn unanswered(&self, hash: u64) -> Option<PortId> {
         let slot = self.slots.at(hash);
-        (slot.flags & USED != 0 && slot.fingerprint == fingerprint(hash)).then_some(PortId(slot.port))
+        (slot.is_of(hash) && slot.flags & ANSWERED == 0).then_some(PortId(slot.port))
     }
 
     /// Gives the flow with `hash` a path from `now` on, in place of its own or of a dead entry. False, and

@@ -80,9 +80,8 @@ fn a_syn_sent_again_goes_plainly_while_the_entry_lives_and_is_a_new_request_afte
         net.wait(1000);
         assert_eq!(net.node("tor0-1").outport(&flow.syn()), None);
         let again = tags(&net.send(FROM, &flow.syn()));
-        // By the other uplink: the first one may be what lost it.
-        assert!(again.contains(&"tor0-1 agg0-1 88b5 02 00".into()), "{again:?}");
-        assert!(again.contains(&"agg0-0 tor0-1 88b5 88 00 00 00 00".into()), "{again:?}");
+        assert!(again.contains(&"tor0-1 agg0-0 88b5 02 00".into()), "{again:?}");
+        assert!(again.contains(&"agg0-1 tor0-1 88b5 88 00 00 00 00".into()), "{again:?}");
         assert_eq!(net.node("tor0-1").counters().requests, 2);
     }
 }
@@ -123,6 +122,24 @@ fn without_the_response_the_flow_stays_on_its_first_way() {
         net.node("tor1-1").load_down([5, 0]);
         net.send(FROM, &flow.syn());
         assert_eq!(net.node("tor0-1").outport(&flow.syn()), Some((UP[1], true)));
+    }
+}
+
+#[test]
+fn after_a_request_without_a_response_the_next_one_takes_another_uplink_if_there_is_one() {
+    for flow in between_pods() {
+        let mut net = Net::whole();
+        // Neither the request nor anything else gets into the far rack by this plane.
+        net.lose("agg1-0", "tor1-1");
+        assert_eq!(tags(&net.send(FROM, &flow.syn()))[0], "tor0-1 agg0-0 88b5 02 00");
+        net.wait(1000);
+        let again = tags(&net.send(FROM, &flow.syn()));
+        assert_eq!(again[0], "tor0-1 agg0-1 88b5 02 00");
+        assert!(again.contains(&"tor1-1 h1-1-2".into()), "{again:?}");
+        // Unanswered, too: the response went by the plane that is broken, so it is the first one's turn.
+        net.wait(1000);
+        net.node("tor0-1").set_up(UP[0], false);
+        assert_eq!(tags(&net.send(FROM, &flow.syn()))[0], "tor0-1 agg0-1 88b5 02 f0", "no other is left");
     }
 }
 

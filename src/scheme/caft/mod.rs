@@ -28,6 +28,8 @@
 //! - **Lost messages** do no harm: without M1 an aggregation switch goes on by ECMP, without M2 the flow stays where
 //!   the request went. A SYN that is sent again after its entry has aged (1 to 2 timeouts) opens a new request, as
 //!   does any segment after such a pause.
+//! - **A request without a response** may have met a link that failed where this ToR can't see it (6i). The next one of
+//!   the same flow takes another uplink, if there is one: so no flow stays on a way that is gone.
 //! - **Not TCP, and fragments**, are spread by hash, at aggregation switches over uplinks that lead on.
 //! - **A request that a link can't carry** goes on without its tag, and is counted; a message never does, it would be
 //!   a packet to a host that nobody sent.

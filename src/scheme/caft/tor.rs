@@ -8,7 +8,6 @@ use crate::pisa::table::Group;
 use crate::pisa::{Context, Meta, Queue, Verdict};
 use crate::time::Instant;
 use crate::wire::caft::{Metric, Metrics, Tag, Trip};
-use crate::wire::tcp;
 
 use super::{CaftIngress, Candidate, Decision};
 
@@ -51,10 +50,9 @@ impl CaftIngress {
             let port = uplinks.port(number).filter(|port| group.serving().contains(*port));
             port.map(|_| uplinks.metric(now, number, Direction::Egress))
         };
-        // A SYN that comes again had no answer by the uplink that it was given: that one comes last. ToRs hear of
-        // failures below other aggregation switches in no other way.
-        let syn = tcp::flags(frame, meta.headers.l4.into()) & tcp::SYN != 0;
-        let failed = if syn { self.pat.last(meta.flow_hash) } else { None };
+        // A request that was never answered has said where the flow does not get through: that uplink comes last. ToRs
+        // hear in no other way of links that have failed beyond their own.
+        let failed = self.pat.unanswered(meta.flow_hash);
         let other = |number| load(number).filter(|_| failed.is_none() || uplinks.port(number) != failed);
         let start = self.clos.start(meta.flow_hash);
         let number = uplinks.least(start, other).or_else(|| uplinks.least(start, load));
@@ -151,17 +149,15 @@ impl CaftIngress {
         };
         let better = first.is_none_or(|first| second.worst() < first.worst());
         let moved = better && uplinks.port(arrived).is_some();
-        // Either way the flow is alive.
-        let path = if moved {
-            Path { port: meta.ingress_port, valid: true, origin: Origin::Response }
+        if moved {
+            self.counters.moved += 1;
+            self.pat.insert(now, flow, Path { port: meta.ingress_port, valid: true, origin: Origin::Response });
         } else {
-            match self.pat.lookup(now, flow) {
-                Lookup::Own(path) => path,
-                Lookup::Free | Lookup::Taken => return,
-            }
-        };
-        self.pat.insert(now, flow, path);
-        *(if moved { &mut self.counters.moved } else { &mut self.counters.stayed }) += 1;
+            self.counters.stayed += 1;
+            // T9: its age is 0.
+            self.pat.lookup(now, flow);
+        }
+        self.pat.answer(flow);
         let ends = ends_of_message(frame, &meta.headers);
         self.decisions.record(Decision { at: now, flow: (flow >> 32) as u32, ends, first, second, moved });
     }
