@@ -8,16 +8,24 @@
 mod bed;
 /// The conservation laws, recomputed from what a switch shows.
 mod books;
+/// TCP flows that run until they are told to end.
+mod flow;
 /// Frames sent and received as they are, by packet sockets.
 mod packet;
 /// Networks to test on: labs, and single switches wired by hand.
 #[path = "../privilege/mod.rs"]
 mod privilege;
+/// What `weft show` tells as JSON, and what a host's kernel counts.
+mod shown;
 /// TCP and UDP exchanges whose every byte is checked, and ICMP errors as a socket sees them.
 mod traffic;
 
 /// Malformed and random frames on every port.
 mod bad_frames;
+/// CAFT with TCP of the kernel: a fat tree, tags on a link, MTUs.
+mod caft;
+/// CAFT while a link under load fails and comes back.
+mod caft_failures;
 /// Interfaces that go and come back, processes that die, changes while it runs.
 mod faults;
 /// Hosts talk: ping, TCP, UDP, fragments.

@@ -1,39 +1,16 @@
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, Scope};
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 
-use crate::bed::{Host, Lab, ping_all_pairs, turn, weft_ok};
-use crate::packet::Numbers;
+use crate::bed::{Host, Lab, ping_all_pairs, turn};
+use crate::flow::{Ending, Flow, socket};
+use crate::shown::{checksum_errors, number, rows, show, wait_for, words};
 use crate::traffic::tcp;
-
-/// The TOS octet of large flows: DSCP 5, one of the two that are large unless configured otherwise.
-const LARGE: i32 = 5 << 2;
-/// A step that takes longer never ends.
-const LIMIT: Duration = Duration::from_secs(15);
-
-/// `weft show TOPIC --json` of a switch.
-fn show(lab: &Lab, switch: &str, topic: &str) -> Value {
-    serde_json::from_str(&weft_ok(&["show", topic, "--json", "--name", &lab.name, "--switch", switch])).unwrap()
-}
-
-fn rows<'a>(shown: &'a Value, table: &str) -> &'a [Value] {
-    shown[table].as_array().unwrap_or_else(|| panic!("no `{table}`: {shown}"))
-}
-
-fn number(row: &Value, key: &str) -> u64 {
-    row[key].as_u64().unwrap_or_else(|| panic!("no number `{key}`: {row}"))
-}
-
-fn words<'a>(row: &'a Value, key: &str) -> impl Iterator<Item = String> + use<'a> {
-    row[key].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_string())
-}
 
 /// The up ports of a leaf that are not in the best group of either table; in each table every up port
 /// stands just once.
@@ -51,128 +28,6 @@ fn demoted(lab: &Lab, leaf: &str, up: &BTreeSet<&str>) -> BTreeSet<String> {
         );
     }
     demoted
-}
-
-/// Looks until `found` says so.
-fn wait_for(what: &str, mut found: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !found() {
-        assert!(Instant::now() < deadline, "not within {LIMIT:?}: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// A large TCP flow one way: its sender sends a known stream until it is told to end, its receiver compares
-/// every byte.
-struct Flow {
-    sender: TcpStream,
-    receiver: TcpStream,
-    received: AtomicU64,
-    end: AtomicBool,
-    /// The receiver has seen the end of the stream.
-    ended: AtomicBool,
-}
-
-/// What `ss` tells of one end of a connection.
-fn socket(host: &Host, filter: &str, key: &str) -> u64 {
-    let said = host.ok(&["ss", "-tinH", "state", "connected", filter]);
-    let found = said.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix(':'));
-    // It leaves out what is 0.
-    found.map_or(0, |value| value.parse().unwrap())
-}
-
-impl Flow {
-    /// Starts it; the receiver's buffer is `buffer` bytes instead of growing by itself.
-    fn start<'scope>(
-        scope: &'scope Scope<'scope, '_>,
-        (from, to): (&'scope Host, &'scope Host),
-        address: IpAddr,
-        buffer: Option<usize>,
-    ) -> Arc<Flow> {
-        let listen = || TcpListener::bind((address, 0)).unwrap();
-        let listener = to.netns.run_in(listen).unwrap();
-        if let Some(bytes) = buffer {
-            // Before the handshake, whose window scale it bounds.
-            setsockopt(&listener, sockopt::RcvBuf, &bytes).unwrap();
-        }
-        let target = listener.local_addr().unwrap();
-        let connect = || TcpStream::connect_timeout(&target, LIMIT).unwrap();
-        let sender = from.netns.run_in(connect).unwrap();
-        match address {
-            IpAddr::V4(_) => setsockopt(&sender, sockopt::Ipv4Tos, &LARGE).unwrap(),
-            IpAddr::V6(_) => setsockopt(&sender, sockopt::Ipv6TClass, &LARGE).unwrap(),
-        }
-        // What the window does is not to depend on what the machine prefers: BBR paces.
-        setsockopt(&sender, sockopt::TcpCongestion, &"reno".into()).unwrap();
-        let (receiver, _) = listener.accept().unwrap();
-        sender.set_write_timeout(Some(LIMIT)).unwrap();
-        receiver.set_read_timeout(Some(LIMIT)).unwrap();
-        let (end, ended) = (AtomicBool::new(false), AtomicBool::new(false));
-        let flow = Arc::new(Flow { sender, receiver, received: AtomicU64::new(0), end, ended });
-        let sending = Arc::clone(&flow);
-        scope.spawn(move || sending.send());
-        let receiving = Arc::clone(&flow);
-        scope.spawn(move || receiving.receive());
-        flow
-    }
-
-    fn send(&self) {
-        let (mut numbers, mut chunk) = (Numbers(7), [0; 4096]);
-        while !self.end.load(Ordering::Relaxed) {
-            numbers.fill(&mut chunk);
-            (&self.sender).write_all(&chunk).unwrap();
-        }
-        self.sender.shutdown(Shutdown::Write).unwrap();
-    }
-
-    fn receive(&self) {
-        let (mut numbers, mut expected, mut got) = (Numbers(7), [0; 4096], [0; 4096]);
-        loop {
-            let mut n = 0;
-            while n < got.len() {
-                match (&self.receiver).read(&mut got[n..]).unwrap() {
-                    0 => break,
-                    more => n += more,
-                }
-            }
-            numbers.fill(&mut expected);
-            assert!(got[..n] == expected[..n], "other bytes than were sent");
-            self.received.fetch_add(n as u64, Ordering::Relaxed);
-            if n < got.len() {
-                assert!(self.end.load(Ordering::Relaxed), "the stream ended early");
-                self.ended.store(true, Ordering::Relaxed);
-                return;
-            }
-        }
-    }
-
-    /// Its receiver's port.
-    fn port(&self) -> u16 {
-        self.receiver.local_addr().unwrap().port()
-    }
-
-    /// Goodput over `time` in bit/s, and the windows that the sender saw meanwhile, in bytes, ascending.
-    fn watch(&self, from: &Host, time: Duration) -> (f64, Vec<u64>) {
-        let (start, before) = (Instant::now(), self.received.load(Ordering::Relaxed));
-        let mut windows = Vec::new();
-        while start.elapsed() < time {
-            windows.push(socket(from, &format!("dport = :{}", self.port()), "snd_wnd"));
-            thread::sleep(Duration::from_millis(15));
-        }
-        let bytes = self.received.load(Ordering::Relaxed) - before;
-        let goodput = bytes as f64 * 8.0 / start.elapsed().as_secs_f64();
-        windows.sort_unstable();
-        (goodput, windows)
-    }
-}
-
-/// Ends a flow when dropped, by a panic too, which would otherwise wait for its threads.
-struct Ending(Arc<Flow>);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.0.end.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Datagrams of the class of short flows from `from` to `to`, `rate` bit/s on the wire, for `time`.
@@ -196,15 +51,6 @@ fn acts(lab: &Lab, switch: &str, action: &str, outcome: &str) -> u64 {
     let shown = show(lab, switch, "flows");
     let of = rows(&shown, "rate_control").iter().filter(|row| row["action"] == action && row["outcome"] == outcome);
     of.map(|row| number(row, "count")).sum()
-}
-
-/// TCP segments that the kernel of `host` threw away as damaged.
-fn checksum_errors(host: &Host) -> u64 {
-    let said = host.ok(&["cat", "/proc/net/snmp"]);
-    let tcp: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("Tcp: ")).collect();
-    let [names, values] = tcp[..] else { panic!("{said}") };
-    let mut both = names.split(' ').zip(values.split(' '));
-    both.find(|(name, _)| *name == "InCsumErrors").expect(&said).1.parse().unwrap()
 }
 
 #[test]

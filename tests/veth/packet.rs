@@ -98,6 +98,15 @@ impl PacketSocket {
         None
     }
 
+    /// The frames that have come and that nobody has read.
+    pub fn waiting(&self) -> impl Iterator<Item = Vec<u8>> {
+        std::iter::from_fn(|| match self.next() {
+            Ok(frame) => Some(frame),
+            Err(Errno::EAGAIN) => None,
+            Err(e) => panic!("receiving: {e}"),
+        })
+    }
+
     fn next(&self) -> nix::Result<Vec<u8>> {
         let mut buffer = [0; 16_384];
         let mut control = vec![0; 256];

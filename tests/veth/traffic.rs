@@ -17,14 +17,33 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// A stream that trickles takes no longer than this.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Writes `len` bytes of the stream of `seed`.
-fn write_stream(mut to: impl Write, seed: u64, len: usize) -> io::Result<()> {
-    let (mut numbers, mut chunk, mut left) = (Numbers(seed), [0; 4096], len);
-    while left > 0 {
-        let n = left.min(chunk.len());
-        numbers.fill(&mut chunk);
-        to.write_all(&chunk[..n])?;
-        left -= n;
+/// What a connection carries each way at once: bytes, and how long it falls silent after each of them (of the
+/// last one apart).
+#[derive(Clone, Copy)]
+pub struct Bursts<'a> {
+    pub sizes: &'a [usize],
+    pub pause: Duration,
+}
+
+impl Bursts<'_> {
+    fn bytes(&self) -> usize {
+        self.sizes.iter().sum()
+    }
+}
+
+/// Writes the bytes of the stream of `seed`.
+fn write_stream(mut to: impl Write, seed: u64, bursts: Bursts<'_>) -> io::Result<()> {
+    let mut stream = vec![0; bursts.bytes()];
+    Numbers(seed).fill(&mut stream);
+    let mut left = &stream[..];
+    for size in bursts.sizes {
+        let (burst, rest) = left.split_at(*size);
+        // In one piece: what is behind a pause begins with full segments.
+        to.write_all(burst)?;
+        if !rest.is_empty() {
+            thread::sleep(bursts.pause);
+        }
+        left = rest;
     }
     Ok(())
 }
@@ -49,12 +68,12 @@ fn read_stream(mut from: impl Read, seed: u64, len: usize) -> io::Result<()> {
 }
 
 /// One side of a connection: sends its stream and checks the other's, at the same time.
-fn both_ways(stream: &TcpStream, own: u64, other: u64, len: usize) -> io::Result<()> {
+fn both_ways(stream: &TcpStream, own: u64, other: u64, bursts: Bursts<'_>) -> io::Result<()> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     thread::scope(|scope| {
-        let writer = scope.spawn(|| write_stream(stream, own, len));
-        let read = read_stream(stream, other, len);
+        let writer = scope.spawn(|| write_stream(stream, own, bursts));
+        let read = read_stream(stream, other, bursts.bytes());
         if read.is_err() {
             // Or the writer would wait for a reader that is not there.
             let _ = stream.shutdown(Shutdown::Both);
@@ -66,23 +85,28 @@ fn both_ways(stream: &TcpStream, own: u64, other: u64, len: usize) -> io::Result
 /// One TCP connection from `client` to `server` that carries `len` bytes each way at once, all of them
 /// compared.
 pub fn tcp(client: &Host, server: &Host, to: IpAddr, len: usize) {
+    tcp_bursts(client, server, to, Bursts { sizes: &[len], pause: Duration::ZERO });
+}
+
+/// The same with pauses; both sides pause at once, and nothing moves then.
+pub fn tcp_bursts(client: &Host, server: &Host, to: IpAddr, bursts: Bursts<'_>) {
     let what = format!("TCP {} to {} at {to}", client.name, server.name);
     let listener = server.netns.run_in(|| TcpListener::bind((to, 0))).unwrap().unwrap();
     let address = listener.local_addr().unwrap();
     thread::scope(|scope| {
         let served = scope.spawn(|| {
             let (stream, _) = accept(&listener)?;
-            both_ways(&stream, 2, 1, len)
+            both_ways(&stream, 2, 1, bursts)
         });
         let connect = || TcpStream::connect_timeout(&address, TIMEOUT);
         let stream = client.netns.run_in(connect).unwrap().unwrap_or_else(|e| panic!("{what}: connecting: {e}"));
-        both_ways(&stream, 1, 2, len).unwrap_or_else(|e| panic!("{what}: at the client: {e}"));
+        both_ways(&stream, 1, 2, bursts).unwrap_or_else(|e| panic!("{what}: at the client: {e}"));
         served.join().unwrap().unwrap_or_else(|e| panic!("{what}: at the server: {e}"));
     });
 }
 
 /// `accept`, bounded in time.
-fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     listener.set_nonblocking(true)?;
     let deadline = Instant::now() + TIMEOUT;
     loop {
