@@ -375,7 +375,11 @@ impl<S: SchemeIngress> FabricIngress<S> {
             NextHop::Group(group) => {
                 let group = self.fib.group(group);
                 let Some(to) = self.scheme.choose(cx.now, group, frame, meta) else {
-                    self.icmp_error(cx, frame, meta, IcmpError::NoRoute);
+                    // A packet by which the scheme looks for a way has met one that is gone. Its sender tries again,
+                    // and gets another, but gives up if it is told.
+                    if meta.tag == 0 {
+                        self.icmp_error(cx, frame, meta, IcmpError::NoRoute);
+                    }
                     return Verdict::Drop(DropReason::EmptyGroup);
                 };
                 let egress = self.ports[to.index()];

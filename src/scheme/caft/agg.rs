@@ -43,9 +43,12 @@ impl CaftIngress {
     /// A1, A6: adds what this switch knows of its uplinks.
     #[inline(never)]
     fn tagged_upwards(&mut self, now: Instant, usable: PortMask, frame: &mut Frame, meta: &mut Meta) -> Option<PortId> {
-        let port = self.spread(usable, meta)?;
-        let Ok((mut tag, _)) = Tag::read(frame, self.clos.tpid()) else { return None };
         let request = meta.scheme == REQUEST_UP;
+        // As at the ToR: by the core that a request went to in vain the next one goes last.
+        let failed = if request { self.pat.unanswered(meta.flow_hash) } else { None };
+        let others = failed.map_or(usable, |port| usable.without(port));
+        let port = self.spread(if others.is_empty() { usable } else { others }, meta)?;
+        let Ok((mut tag, _)) = Tag::read(frame, self.clos.tpid()) else { return None };
         let direction = if request { Direction::Egress } else { Direction::Ingress };
         let own = self.clos.uplinks().metrics(now, direction);
         let longer = tag.metrics.extend(own.iter().copied());
@@ -141,6 +144,7 @@ impl CaftIngress {
     fn chosen(&mut self, now: Instant, frame: &mut Frame, meta: &Meta) -> Handled {
         let flow = self.clos.flow_of_message(frame, &meta.headers);
         let kept = self.pat.insert(now, flow, Path { port: meta.ingress_port, valid: true, origin: Origin::Request });
+        self.pat.answer(flow);
         *(if kept { &mut self.counters.choices_taken } else { &mut self.counters.unkept }) += 1;
         Handled::Verdict(Verdict::Consume)
     }
@@ -159,6 +163,7 @@ impl CaftIngress {
             Some(port) => {
                 let path = Path { port, valid: true, origin: Origin::Response };
                 self.counters.unkept += u64::from(!self.pat.insert(now, flow, path));
+                self.pat.answer(flow);
             }
             None => self.counters.no_second += 1,
         }
