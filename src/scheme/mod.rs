@@ -5,3 +5,4 @@ pub mod ecmp;
 pub mod hula;
 pub mod letflow;
 pub mod p4te;
+pub mod pl2;
