@@ -315,7 +315,7 @@ impl SlotBook {
     /// The link of `port` is down: what senders there have reserved is free again, and who they were is forgotten.
     /// What others have reserved towards it is used by frames that are dropped, or taken back in time.
     pub fn link_down(&mut self, port: PortId) {
-        let gone: Vec<u32> = self.table.all().filter(|(_, c, _)| c.ingress == port).map(|(id, ..)| id).collect();
+        let gone: Vec<u32> = self.table.of_port(port).map(|(id, ..)| id).collect();
         for id in gone {
             self.take_out(id);
         }

@@ -131,8 +131,13 @@ impl Table {
 
     /// All reservations with their connections, by port, without an order within it. For showing.
     pub fn all(&self) -> impl Iterator<Item = (Id, &Connection, &Reservation)> {
-        let heads = self.chains.iter().copied();
-        let connections = heads.flat_map(|head| follow(head, |id| self.connections.items[id as usize].next));
+        (0..MAX_PORTS as u8).flat_map(|port| self.of_port(PortId(port)))
+    }
+
+    /// Those of one port.
+    pub fn of_port(&self, ingress: PortId) -> impl Iterator<Item = (Id, &Connection, &Reservation)> {
+        let used = if self.pending(ingress) > 0 { CHAINS } else { 0 };
+        let connections = (0..used).flat_map(move |low| self.chain(ingress, low as u16));
         connections.flat_map(move |id| {
             let connection = &self.connections.items[id as usize];
             self.of(id).map(move |id| (id, connection, &self.reservations.items[id as usize]))
