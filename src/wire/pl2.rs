@@ -117,10 +117,10 @@ impl Flags {
     #[inline]
     const fn bits(self) -> u8 {
         let Flags { retry, nack, clock, window } = self;
-        retry as u8 * Flags::RETRY
-            | nack as u8 * Flags::NACK
-            | clock as u8 * Flags::CLOCK
-            | window as u8 * Flags::WINDOW
+        (retry as u8 * Flags::RETRY)
+            | (nack as u8 * Flags::NACK)
+            | (clock as u8 * Flags::CLOCK)
+            | (window as u8 * Flags::WINDOW)
     }
 }
 
@@ -296,6 +296,7 @@ impl Shim {
     pub fn emit(&self, out: &mut [u8; SHIM_LEN]) {
         let [type_high, type_low] = ETHERTYPE.to_be_bytes();
         let [high, low] = (self.conn & SHIM_CONN).to_be_bytes();
-        *out = [type_high, type_low, u8::from(self.closes) * CLOSES | u8::from(self.last) * LAST | high, low];
+        let flags = (u8::from(self.closes) * CLOSES) | (u8::from(self.last) * LAST);
+        *out = [type_high, type_low, flags | high, low];
     }
 }

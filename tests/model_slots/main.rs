@@ -1,6 +1,12 @@
-//! The switch's slot book: against a reference model, against the invariants of its specification, and rule by
-//! rule. Section numbers are those of PL2's rules in `src/scheme/pl2/mod.rs`'s order; the figures are worked out by
-//! hand.
+//! PL2's slot book: against a reference model, against the invariants of the design, and rule by rule with figures
+//! worked out by hand.
+//!
+//! - I1: a register is the sum of what is reserved and not used, and of what is queued. At rest it is 0.
+//! - I2: grants of one port don't overlap; by counters, by a slot at most.
+//! - I3: in an incast the output decides, in an outcast the input; two frames are there at once at most.
+//! - I6: with no drain between, the times of a port rise by exactly k; a port at rest is at 0.
+//! - I8: I1 holds whatever is lost, copied or out of order.
+//! - I9: after its deadline a dead sender is in nobody's way.
 
 mod line;
 mod random;

@@ -52,16 +52,16 @@ struct Port {
 /// those of [the module](super).
 ///
 /// No frame is kept here, and no time is read: requests and data frames come in as what they say, with `now`;
-/// answers go out. A time that goes back is allowed, and shortens nothing.
+/// answers go out. A time that goes back is allowed.
 ///
-/// Invariants, at any time: in[p] is the sum of the slots left of the reservations of senders at p; out[p] is the
-/// same of those towards p, plus the closing frames that are queued for p. Registers can't overflow:
-/// 64 ports x 32,768 reservations x 1,024 slots are half of what they hold. Each reservation is held by a
-/// connection of at least one, and has a deadline.
+/// Invariants, at any time: `in[p]` is the sum of the slots left of the reservations of senders at p; `out[p]` is
+/// the same of those towards p, plus the closing frames that are queued for p. Each reservation has at least one
+/// slot left, and a deadline. Registers can't overflow: 64 ports x 32,768 reservations x 1,024 slots are half
+/// of what they hold.
 ///
-/// No call allocates, once as many connections and reservations have been held before. A call takes time for one
-/// chain of connections and one heap, but [`SlotBook::sweep`] takes that for each reservation which is due, and
-/// [`SlotBook::link_down`] for all.
+/// Once as many connections and reservations have been held before, nothing allocates but [`SlotBook::link_down`].
+/// A call takes time for one chain of connections and one heap; [`SlotBook::sweep`] takes that for each
+/// reservation which is due, [`SlotBook::link_down`] for all of a port, and [`SlotBook::pending`] goes through all.
 #[derive(Clone, Debug)]
 pub struct SlotBook {
     config: BookConfig,
@@ -91,7 +91,7 @@ impl SlotBook {
     }
 
     /// A request (RSV) came in on `ingress` at `now`; its data will leave by `output`, `None` if its destination
-    /// is not at one port that is up. Reserves, and gives what is to be answered.
+    /// is not at one port that is up. Reserves, and gives what is to be answered (rules 1, 2, 5, 6, 11).
     #[inline]
     pub fn reserve(&mut self, now: Instant, ingress: PortId, output: Option<PortId>, rsv: &Control) -> Answer {
         let k = rsv.k.min(self.config.max_burst);
@@ -175,7 +175,7 @@ impl SlotBook {
 
     /// A data frame came in on `ingress`, and is going to be queued for `output`; `None` if it won't be queued as a
     /// scheduled one, so that [`SlotBook::left`] won't be called for it. A slot's last frame gives its
-    /// slot back on the way in now, and on the way out when it leaves.
+    /// slot back on the way in now, and on the way out when it leaves (rules 3, 4, 9).
     #[inline]
     pub fn arrived(&mut self, ingress: PortId, output: Option<PortId>, shim: Shim) -> Arrival {
         let Some(id) = self.table.in_use(ingress, shim.conn, output) else {
@@ -224,7 +224,7 @@ impl SlotBook {
         arrival
     }
 
-    /// The last frame of a slot has left by `output`, or was dropped when it was queued for it or was to be.
+    /// The last frame of a slot has left by `output`, or was dropped when it was queued for it or was to be (rule 3).
     #[inline]
     pub fn left(&mut self, output: PortId) {
         let port = &mut self.ports[output.index()];
@@ -238,7 +238,7 @@ impl SlotBook {
 
     /// A receiver behind port `from` misses `rst.k` slots of a sender at port `sender`, that of the RST's
     /// destination. Takes them back, as far as they are still reserved, and gives how many; `None` if the RST has no
-    /// effect, as it comes from where the reservation does not lead to, or for the second time.
+    /// effect, as it comes from where the reservation does not lead to, or for the second time (rule 8).
     pub fn reset(&mut self, from: PortId, sender: Option<PortId>, rst: &Control) -> Option<u16> {
         let Some(sender) = sender else {
             self.counters(from).refused += 1;
@@ -262,7 +262,7 @@ impl SlotBook {
 
     /// A sender at port `ingress` won't use the last `rel.k` slots of a reservation. Takes them back, as far as
     /// they are still reserved, and gives how many; `None` if the REL has no effect. A reservation's second REL has
-    /// none.
+    /// none (rule 8).
     pub fn release(&mut self, ingress: PortId, rel: &Control) -> Option<u16> {
         let found = self.reservation_of(ingress, rel).filter(|id| !self.table.reservation(*id).released);
         let Some(id) = found else {
@@ -291,7 +291,7 @@ impl SlotBook {
         taken
     }
 
-    /// Takes back what was not used until its deadline.
+    /// Takes back what was not used until its deadline (rule 8).
     pub fn sweep(&mut self, now: Instant) {
         while let Some((at, id)) = self.deadlines.first()
             && at <= now
@@ -313,7 +313,7 @@ impl SlotBook {
     }
 
     /// The link of `port` is down: what senders there have reserved is free again, and who they were is forgotten.
-    /// What others have reserved towards it is used by frames that are dropped, or taken back in time.
+    /// What others have reserved towards it is used by frames that are dropped, or taken back in time (rule 10).
     pub fn link_down(&mut self, port: PortId) {
         let gone: Vec<u32> = self.table.of_port(port).map(|(id, ..)| id).collect();
         for id in gone {
@@ -324,7 +324,7 @@ impl SlotBook {
     }
 
     /// The switch starts anew: nothing is reserved, nobody is known, and the start number is the next. Frames that
-    /// are queued nevertheless are still counted. What was counted stays.
+    /// are queued nevertheless are still counted. What was counted stays (rule 10).
     pub fn restart(&mut self) {
         self.epoch = self.epoch.wrapping_add(1).max(1);
         self.schedule = Schedule::new(self.config.mode);
@@ -397,7 +397,7 @@ impl SlotBook {
         self.count_off(way, slots);
     }
 
-    /// Saturating, as the paper's registers; the invariant says that they never have to.
+    /// Saturating (design, 3h); by the invariant they never have to.
     #[inline]
     fn count_off(&mut self, way: Way, slots: u16) {
         for register in [&mut self.ports[way.input.index()].in_slots, &mut self.ports[way.output.index()].out_slots] {

@@ -8,29 +8,38 @@
 //! ```
 //! This is the switch's side, the slot book ([`SlotBook`]); the messages are in [`crate::wire::pl2`].
 //!
-//! The paper's text gives the scheme, not its details. What is decided here:
+//! The paper's text gives the scheme, not its details. What is decided here, with the section of PL2's design in
+//! brackets:
 //!
-//! - **The port counts**, not a field: i is the port a request came in by, o the one its destination is at. A
-//!   request for nowhere, for several ports, or for its own port is refused (NACK).
-//! - **Departure.** out[o] goes down when a frame leaves, not when it comes in: else grants would overlap with what
-//!   is queued.
-//! - **A slot ends with a frame that says so** (E), so that small frames can share one. The last frame of a
-//!   reservation (L) gives back what is left of it: on the way to the switch frames don't overtake each other.
-//! - **Each request once.** A request whose number has a reservation, sent again by the sender (RETRY) or copied by
-//!   the network, replaces it: what is left of the old one is given back first. A number that is not after
-//!   the last one that is over is refused: its first grant was only late. A sender that says it has seen no
-//!   start of the switch (epoch 0) is a new one, and starts over. Numbers may go round.
-//! - **More than K** slots are not granted, K are.
-//! - **Several reservations** of a connection (up to 16) are used in the order of their numbers.
-//! - **What is not used** is taken back by the receiver (RST, accepted only from the port that the
-//!   reservation leads to, and once), given back by the sender (REL, once), or taken back by the switch at the
-//!   reservation's deadline: the end of the chosen window, and a grace time. Frames that come after that are
-//!   late; frames of those who never reserved are rogue. Neither touches in[]; both are in out[] while they
-//!   are queued, since they do take the receiver's time.
-//! - **One owner.** Both registers, and the reservation, are changed in one step by one owner: a switch on several
-//!   workers has one book, on one of them, to which the others hand requests and what they saw of data. Atomic
-//!   registers would do for the grants alone, but not for replacing and taking back exactly once; with one owner
-//!   every order in which things are handed over is a sequence of whole steps, and no slot is given out twice.
+//! 1. **The port counts**, not a field: i is the port a request came in by, o the one its destination is at. A
+//!    request for nowhere, for several ports, or for its own port is refused, by a NACK (1.3).
+//! 2. **Both registers at once**, one transaction a request (1.3). They are independent: in counter mode neither
+//!    is raised to the other, since that would cost half of the throughput (1.4). Three modes: [`SlotMode`]
+//!    (1.2, 1.4).
+//! 3. **Departure.** `out[o]` goes down when a frame leaves, not when it comes in: else grants would overlap with
+//!    what is queued. What is dropped on its way counts as having left (1.3).
+//! 4. **A slot ends with a frame that says so** (E), so that small frames can share one; no other frame, scheduled
+//!    or not, changes a register (1.3, 1.5). The last frame of a reservation (L) gives back what is left of it: on
+//!    the way to the switch frames don't overtake each other.
+//! 5. **Each request once** (2.10). A request whose number has a reservation, sent again by the sender (RETRY) or
+//!    copied by the network, replaces it: what is left of the old one is given back first. A number that is not
+//!    after the last one that is over is refused: its first grant was only late. A sender that says it has
+//!    seen no start of the switch (epoch 0) is a new one, and starts over. Numbers may go round.
+//! 6. **More than K** slots are not granted, K are (7).
+//! 7. **Several reservations** of a connection, up to 16, are used in the order of their numbers (2.2).
+//! 8. **What is not used** is taken back by the receiver (RST, accepted only from the port that the reservation
+//!    leads to, and once), given back by the sender (REL, once), or taken back by the switch at the
+//!    reservation's deadline: the end of the chosen window, and a grace time (3).
+//! 9. **Late and rogue frames** (3): those that come after their reservation was taken back, and those of who never
+//!    reserved. Neither touches `in[]`; both are in `out[]` while they are queued, since they do take
+//!    the receiver's time.
+//! 10. **A link that goes down and a restart** (3): what senders behind the link have reserved is free, or all is,
+//!     and the start number is the next.
+//! 11. **Room** for 4,096 reservations of a port, refused beyond (7); by default, as all figures.
+//! 12. **One owner.** Both registers, and the reservation, are changed in one step by one owner: a switch on several
+//!     workers has one book, on one of them, to which the others hand requests and what they saw of data. Atomic
+//!     registers would do for the grants alone, but not for replacing and taking back exactly once; with one owner
+//!     every order in which things are handed over is a sequence of whole steps, and no slot is given out twice.
 
 mod book;
 mod config;

@@ -54,9 +54,9 @@ impl SlotCounters {
 /// One port, for showing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortSlots {
-    /// in[]: slots that are reserved on the way in and not used yet.
+    /// `in[]`: slots that are reserved on the way in and not used yet.
     pub in_slots: u32,
-    /// out[]: slots that are reserved on the way out and not used yet, and those whose last frame is queued.
+    /// `out[]`: slots that are reserved on the way out and not used yet, and those whose last frame is queued.
     pub out_slots: u32,
     /// Of those: the queued.
     pub queued: u32,
