@@ -187,11 +187,8 @@ impl SlotBook {
             self.queue(output);
         }
         let left = self.table.reservation(id).k_left;
-        if shim.last && left > 0 {
-            self.counters(ingress).unused_slots += u64::from(left);
-            self.give_back(id, left);
-        }
         if shim.last || left == 0 {
+            self.counters(ingress).unused_slots += u64::from(left);
             self.finish(id);
         }
         Arrival::Reserved

@@ -35,7 +35,8 @@
 //!    the receiver's time.
 //! 10. **A link that goes down and a restart** (3): what senders behind the link have reserved is free, or all is,
 //!     and the start number is the next.
-//! 11. **Room** for 4,096 reservations of a port, refused beyond (7); by default, as all figures.
+//! 11. **Room** for 4,096 reservations of a port by default, and for 64 connections of one that agree in the 10 bits
+//!     that a shim has of them; beyond is refused (7). Senders should number their connections one after the other.
 //! 12. **One owner.** Both registers, and the reservation, are changed in one step by one owner: a switch on several
 //!     workers has one book, on one of them, to which the others hand requests and what they saw of data. Atomic
 //!     registers would do for the grants alone, but not for replacing and taking back exactly once; with one owner
