@@ -6,3 +6,4 @@ pub mod expeditus;
 pub mod hula;
 pub mod letflow;
 pub mod p4te;
+pub mod pl2;

@@ -20,6 +20,7 @@ pub mod ipv4;
 pub mod ipv6;
 /// The packet-path parser.
 pub mod parse;
+pub mod pl2;
 /// TCP header fields, options and rewriting.
 pub mod tcp;
 

@@ -1,0 +1,86 @@
+use super::mode::SlotMode;
+use crate::time::{MILLIS, SECONDS};
+use crate::units::BitRate;
+use crate::wire::ethernet::{HEADER_LEN, WIRE_OVERHEAD};
+
+/// Most slots in one reservation: the window of [`SlotMode::Window`].
+pub const MAX_BURST: u16 = super::window::WINDOW as u16;
+
+/// How a slot book runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BookConfig {
+    /// What slots are counted from.
+    pub mode: SlotMode,
+    /// Length of a slot in nanoseconds, the same at all ports ([`slot_ns`]); 1 to 1 s.
+    pub slot_ns: u32,
+    /// K, the most slots in one reservation: 1 to [`MAX_BURST`]. Who asks for more is granted K.
+    pub max_burst: u16,
+    /// Most reservations of one ingress port at once, and most of its connections that are remembered: 1 to
+    /// 32,768. Beyond that is refused.
+    pub max_pending: u16,
+    /// How long after the end of its window a reservation that was not used is taken back, in nanoseconds, at
+    /// most 10 s. A receiver waits for 1 ms or four round trips, and the switch 1 ms longer.
+    pub grace: u64,
+    /// Whether the receiver gets a copy of each grant (NTF), so that it can take back what a dead sender holds.
+    pub notify: bool,
+    /// Whether frames sent without a reservation are to be dropped; if not, they are only counted.
+    pub drop_rogues: bool,
+}
+
+impl Default for BookConfig {
+    /// Counters, K = 4, slots of 1 Gbit/s, and what is taken back after 2 ms.
+    fn default() -> Self {
+        BookConfig {
+            mode: SlotMode::Counter,
+            slot_ns: slot_ns(1500, BitRate(1_000_000_000)).expect("a slot that is neither empty nor endless"),
+            max_burst: 4,
+            max_pending: 4096,
+            grace: 2 * MILLIS,
+            notify: false,
+            drop_rogues: false,
+        }
+    }
+}
+
+/// The time that a full frame takes on the wire, in nanoseconds and rounded up: `mtu` bytes behind an Ethernet
+/// header, with FCS, preamble and gap. `None` if the rate is unlimited (0), or that is more than 32 bits hold.
+pub fn slot_ns(mtu: u16, rate: BitRate) -> Option<u32> {
+    const BIT_NANOSECONDS_PER_BYTE: u64 = 8_000_000_000;
+    let bytes = u64::from(mtu) + (HEADER_LEN + WIRE_OVERHEAD) as u64;
+    let BitRate(rate @ 1..) = rate else { return None };
+    u32::try_from((bytes * BIT_NANOSECONDS_PER_BYTE).div_ceil(rate)).ok()
+}
+
+/// What a [`BookConfig`] can't be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BookConfigError {
+    /// No time at all, or a frame in more than a second.
+    #[error("slots of {0} ns: choose 1 ns to 1 s, the time of a full frame at the ports' rate")]
+    Slot(u32),
+    /// Nothing could be reserved, or more than a window holds.
+    #[error("reservations of up to {0} slots: choose 1 to {MAX_BURST}")]
+    MaxBurst(u16),
+    /// Nobody could reserve, or registers could overflow.
+    #[error("up to {0} reservations of a port: choose 1 to 32768")]
+    MaxPending(u16),
+    /// What a dead sender holds would be in the way of all others.
+    #[error("unused reservations taken back after {0} ns: choose at most 10 s")]
+    Grace(u64),
+}
+
+impl BookConfig {
+    /// Whether all values are in their ranges.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn validate(&self) -> Result<(), BookConfigError> {
+        let BookConfig { slot_ns, max_burst, max_pending, grace, .. } = *self;
+        match () {
+            () if !(1..=SECONDS).contains(&slot_ns.into()) => Err(BookConfigError::Slot(slot_ns)),
+            () if !(1..=MAX_BURST).contains(&max_burst) => Err(BookConfigError::MaxBurst(max_burst)),
+            () if !(1..=1 << 15).contains(&max_pending) => Err(BookConfigError::MaxPending(max_pending)),
+            () if grace > 10 * SECONDS => Err(BookConfigError::Grace(grace)),
+            () => Ok(()),
+        }
+    }
+}
