@@ -222,7 +222,8 @@ fn caft_finds_ways_without_an_allocation() {
         assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - allocations, 0, "allocations of {name}");
         for (what, before) in made.iter().zip(before) {
             let made = finder.count(what) - before;
-            assert!(made > 7_000, "{name}: {made} {what}: not what is to be measured");
+            // Some responses come by the uplink that their flow has.
+            assert!(made > 3_000, "{name}: {made} {what}: not what is to be measured");
         }
         finder.plane.ledger().check().expect("the books balance");
         finder.plane.drain(finder.now, &mut finder.pool);

@@ -1,6 +1,6 @@
 //! What CAFT and Expeditus are told: `[caft]`, a switch's pod, and the numbers of its uplinks.
 
-use weft::config::diff::{Layout, diff};
+use weft::config::diff::{Command, Layout, diff};
 use weft::config::scheme::cautions;
 use weft::config::{CaftOptions, Fraction, Pod, PortConfig, Selector, Setting, SwitchConfig, Tables};
 use weft::units::Duration;
@@ -254,4 +254,16 @@ fn a_running_switch_keeps_pod_and_table_and_no_uplink_changes_its_number_unasked
     let other = SwitchConfig { selector: Selector::Ecmp, ..old };
     assert_eq!(kept(&other, &other.without_port("up0").unwrap()), "");
     assert_eq!(kept(&other, &SwitchConfig { uplinks: Some(9), ..other.clone() }), "");
+}
+
+#[test]
+fn ports_that_a_reload_adds_are_told_with_the_numbers_of_the_whole_configuration() {
+    let with = |ups: &[&str]| parse(&selected("caft", &format!("uplinks = 3\n{POD}"), ups));
+    let (old, new) = (with(&["uplink = 2"]), with(&["uplink = 2", "", "uplink = 0"]));
+    let plan = diff(&old, &Layout::of(&old), &new).expect("nothing that needs a restart");
+    let added = plan.commands.iter().filter_map(|command| match command {
+        Command::AddPort(_, port) => Some((port.interface.as_str(), port.uplink)),
+        _ => None,
+    });
+    assert_eq!(added.collect::<Vec<_>>(), [("up1", Some(1)), ("up2", Some(0))]);
 }

@@ -106,12 +106,16 @@ pub fn diff(old: &SwitchConfig, layout: &Layout, new: &SwitchConfig) -> Result<P
             plan.summary.push(format!("port `{}` removed", gone.interface));
         }
     }
-    for port in &new.ports {
+    let numbers = new.uplink_numbers();
+    for (port, number) in new.ports.iter().zip(numbers) {
         let name = &port.interface;
+        // As the whole configuration has it; the switch that is told sees one port at a time.
+        let uplink = if new.selector.goes_by_place() { number } else { port.uplink };
+        let numbered = || PortConfig { uplink, ..port.clone() };
         match old.port(name).map(|at| &old.ports[at.index()]) {
             None => {
                 let id = plan.layout.add(layout, name);
-                plan.commands.push(Command::AddPort(id, port.clone()));
+                plan.commands.push(Command::AddPort(id, numbered()));
                 plan.summary.push(format!("port `{name}` added"));
             }
             Some(was) if was == port => {}
@@ -126,7 +130,7 @@ pub fn diff(old: &SwitchConfig, layout: &Layout, new: &SwitchConfig) -> Result<P
                     fixed.push(format!("`pass_to_kernel` of port `{name}` (but it can be removed and added)"));
                 }
                 if let Some(id) = layout.port(name) {
-                    plan.commands.push(Command::SetPort(id, port.clone()));
+                    plan.commands.push(Command::SetPort(id, numbered()));
                     plan.summary.push(format!("port `{name}` changed"));
                 }
             }

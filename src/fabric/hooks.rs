@@ -39,8 +39,8 @@ pub enum Handled {
     /// This.
     Verdict(Verdict),
     /// It is routed by its IP destination, with the tag that the scheme has left in it: `meta.headers`, `meta.tag` and
-    /// `meta.flow_hash` say what is behind that. In [`Queue::Control`] it is a message between switches: no host
-    /// is told what becomes of it.
+    /// `meta.flow_hash` say what is behind that. In [`Queue::Control`] it is a message between switches: it goes
+    /// ahead of data as long as there are not too many, and no host is told what becomes of it.
     Route(Queue),
 }
 

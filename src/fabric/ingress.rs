@@ -4,7 +4,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::counters::DropReason;
 use crate::frame::Frame;
-use crate::id::{PortId, PortKind, PortMask, SwitchId};
+use crate::id::{MAX_PORTS, PortId, PortKind, PortMask, SwitchId};
 use crate::pisa::{Action, Context, FlowHash, Ingress, Meta, Outbox, Pipe, Queue, Verdict};
 use crate::time::{Instant, earliest};
 use crate::wire::{L3, MacAddr, ethernet, hello, ipv4, ipv6};
@@ -68,6 +68,10 @@ const MAX_TAGS: usize = 2;
 /// Copies made of flooded frames a second for each ingress port, and at once.
 const STORM_RATE: u32 = 20_000;
 const STORM_BURST: u32 = 2_000;
+/// Messages of a scheme a second, and at once, that go ahead of data by one port: hellos are in the same queue, and
+/// hosts decide how many flows they open. The rest goes with data.
+const MESSAGE_RATE: u32 = 5_000;
+const MESSAGE_BURST: u32 = 64;
 /// ICMP errors a second about packets of one ingress port, and at once: a fifth of the switch's, so that
 /// no host takes from the others what path MTU discovery needs.
 const ERROR_RATE: u32 = 200;
@@ -99,6 +103,11 @@ impl<A: PartialEq + Copy> Own<A> {
 /// The limit on copies of flooded frames of one port.
 pub(super) fn storm() -> RateLimit {
     RateLimit::new(STORM_RATE, STORM_BURST)
+}
+
+/// The limit on a scheme's messages that leave by one port ahead of data.
+pub(super) fn messages() -> RateLimit {
+    RateLimit::new(MESSAGE_RATE, MESSAGE_BURST)
 }
 
 /// The limit on ICMP errors about one port's packets.
@@ -134,6 +143,8 @@ pub struct FabricIngress<S> {
     pub(super) neighbours: Neighbours,
     pub(super) storm: Vec<RateLimit>,
     pub(super) icmp_errors: RateLimit,
+    /// Messages of the scheme that may leave by each port ahead of data ([`messages`]).
+    pub(super) messages: Vec<RateLimit>,
     /// While a message between switches is routed: no host has sent it, so none is told of an error.
     pub(super) quiet: bool,
     /// The same for each ingress port.
@@ -176,6 +187,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
             neighbours: Neighbours::new(config.seed),
             storm: vec![storm(); config.ports.len()],
             icmp_errors: RateLimit::default(),
+            messages: vec![messages(); MAX_PORTS],
             quiet: false,
             port_errors: vec![port_errors(); config.ports.len()],
             ports: config.ports,
@@ -319,7 +331,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
                 let verdict = self.route(cx, frame, meta);
                 self.quiet = false;
                 match verdict {
-                    Verdict::Forward(to, _) => Verdict::Forward(to, Queue::Control),
+                    Verdict::Forward(to, _) if self.messages[to.index()].allow(cx.now) => {
+                        Verdict::Forward(to, Queue::Control)
+                    }
                     verdict => verdict,
                 }
             }

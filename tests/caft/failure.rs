@@ -60,7 +60,8 @@ fn a_link_that_is_down_is_told_as_failed_in_both_directions() {
         let mut tor = Node::new("tor1-1");
         tor.set_up(UP[0], false);
         let out = tor.send(UP[1], &with_tag(&flow.syn(), "88b5 04 00 00"));
-        assert_eq!(out, [goes(&tor, DOWN[0], "", &flow.syn())], "no other way back");
+        let only = crate::tor::says(&tor, UP[1], "88b5 86 ff 00 00", &flow.message(SYN));
+        assert_eq!(out, [goes(&tor, DOWN[0], "", &flow.syn()), only], "no other way back");
         // Up again, with the load that it had.
         let mut tor = Node::new("tor0-1");
         tor.load_up([1, 2]);

@@ -327,3 +327,26 @@ fn a_ping_to_a_core_is_answered_without_the_tag_that_somebody_put_on_it() {
         assert_eq!((icmp.kind, icmp.ends.src, icmp.ends.dst), (if flow.v6 { 129 } else { 0 }, own, flow.ends().src));
     }
 }
+
+#[test]
+fn a_request_is_not_opened_or_believed_in_the_name_of_another_pod() {
+    for flow in flows() {
+        // A host behind the ToR says that it is in another pod.
+        let forged = Flow { from: (2, 0, 2), ..flow }.syn();
+        let mut tor = Node::new("tor0-1");
+        let out = tor.send(DOWN[0], &forged);
+        assert_eq!(out.iter().map(|(_, tag, _)| &**tag).collect::<Vec<_>>(), [""]);
+        assert_eq!((tor.entries(), tor.counters().foreign), (0, 1));
+        // From below, for another pod, but not from this one; and from a core, back out of it.
+        let mut agg = Node::new("agg0-0");
+        let foreign = Flow { from: flow.to, ..flow };
+        let out = agg.send(DOWN[0], &with_tag(&foreign.syn(), "88b5 02 f0"));
+        assert_eq!(out.iter().map(|(_, tag, _)| &**tag).collect::<Vec<_>>(), [""]);
+        let mut far = Node::new("agg1-0");
+        let own = Flow { from: flow.to, ..flow };
+        let out = far.send(UP[0], &with_tag(&own.syn(), "88b5 04 00 ff"));
+        assert_eq!(out.iter().map(|(_, tag, _)| &**tag).collect::<Vec<_>>(), [""]);
+        assert_eq!((agg.entries(), far.entries()), (0, 0));
+        assert_eq!((agg.counters().requests_odd, far.counters().requests_odd, far.counters().choices_sent), (1, 1, 0));
+    }
+}

@@ -145,6 +145,31 @@ fn a_response_that_a_link_cannot_carry_with_its_tag_is_never_sent_without() {
 }
 
 #[test]
+fn of_very_many_messages_at_once_64_go_ahead_of_data_for_hellos_are_there_too() {
+    let fabric = tree(&topo::FabricOptions { rate: weft::units::BitRate(1_000_000_000), ..options() });
+    for flow in flows() {
+        let mut tor = Node::of(&fabric, "tor1-1");
+        for port in 1..=40 {
+            let frame = tor.from(DOWN[0], &packets::udp(flow.back().ends(), 64, (port, 9), &[0; 1400]));
+            tor.raw(DOWN[0], &frame);
+        }
+        for port in 1..=100 {
+            let frame = tor.from(UP[0], &with_tag(&flow.port(port).syn(), "88b5 04 00 00"));
+            tor.raw(UP[0], &frame);
+        }
+        let mut left = vec![];
+        for _ in 0..200 {
+            tor.now = tor.now + 10_000;
+            left.extend(tor.leave().into_iter().filter(|(port, _)| *port == UP[1]));
+        }
+        let is_message: Vec<bool> = left.iter().map(|(_, frame)| frame[12..14] == [0x88, 0xb5]).collect();
+        let last_data = is_message.iter().rposition(|message| !message).expect("data");
+        let ahead = is_message[..last_data].iter().filter(|message| **message).count();
+        assert_eq!((ahead, is_message.iter().filter(|message| **message).count()), (64, 100));
+    }
+}
+
+#[test]
 fn messages_go_ahead_of_data() {
     let mut options = options();
     // A link that takes 12 us for a full frame.

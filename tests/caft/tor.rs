@@ -197,18 +197,26 @@ fn t7_the_response_has_no_options_no_data_and_right_checksums_whatever_the_reque
 }
 
 #[test]
-fn t8_without_another_uplink_that_works_the_request_is_delivered_and_not_answered() {
+fn t8_without_another_uplink_that_works_the_request_is_delivered_and_answered_by_its_own_way_that_there_is_no_second() {
     for flow in both(POD_1, HERE) {
         let mut tor = Node::new(TOR);
         tor.set_up(UP[1], false);
+        let only = says(&tor, UP[0], "88b5 86 ff 00 00", &flow.message(SYN));
         let sent = arrives(flow, &mut tor, UP[0], "88b5 04 00 00");
-        assert_eq!(sent, [delivered(flow, &tor)]);
+        assert_eq!(sent, [delivered(flow, &tor), only.clone()]);
         // The other one works, but not at its far end.
         tor.set_up(UP[1], true);
         let sent = arrives(flow, &mut tor, UP[0], "88b5 04 0f 00");
-        assert_eq!(sent, [delivered(flow, &tor)]);
+        assert_eq!(sent, [delivered(flow, &tor), only]);
         let counters = tor.counters();
-        assert_eq!((counters.requests_down, counters.no_second, counters.responses_sent), (2, 2, 0));
+        assert_eq!((counters.requests_down, counters.no_second, counters.responses_sent), (2, 2, 2));
+        // Which its source takes for that: the flow stays.
+        let mut source = Node::new(TOR);
+        let back = flow.back();
+        source.send(DOWN[0], &back.syn());
+        let (port, _) = source.outport(&back.syn()).expect("an entry");
+        source.send(port, &with_tag(&back.message(SYN), "88b5 88 ff 00 00 ff"));
+        assert_eq!((source.counters().stayed, source.outport(&back.syn())), (1, Some((port, true))));
     }
 }
 

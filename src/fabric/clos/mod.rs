@@ -15,18 +15,21 @@ pub use recent::{FlowEnds, Recent, ends, ends_of_message};
 pub use show::{metrics_text, pat_table, slots_table};
 pub use uplinks::{Direction, DreConfig, Uplinks};
 
+use std::net::IpAddr;
+
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::counters::DropReason;
 use crate::fabric::hooks::SchemePort;
-use crate::fabric::ingress::{FabricConfig, destination, room};
+use crate::fabric::ingress::{FabricConfig, destination, messages, room};
+use crate::fabric::reply::RateLimit;
 use crate::frame::Frame;
 use crate::id::{MAX_PORTS, PortId, PortKind, PortMask, Role};
 use crate::pisa::hash::bucket;
 use crate::pisa::{Action, Context, FlowHash, Meta, Queue};
 use crate::time::Instant;
 use crate::wire::caft::{self, Metric, Tag};
-use crate::wire::{Headers, L3, MacAddr, ethernet, parse_behind, tcp};
+use crate::wire::{Headers, L3, MacAddr, ethernet, ipv4, ipv6, parse_behind, tcp};
 
 /// Where a switch stands in its fabric, and how it measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +63,8 @@ pub struct Clos {
     segment: [Option<IpNet>; 2],
     ports: Vec<Option<SchemePort>>,
     uplinks: Uplinks,
+    /// Messages that may leave by each port ahead of data.
+    messages: Vec<RateLimit>,
 }
 
 impl Clos {
@@ -76,6 +81,7 @@ impl Clos {
             segment: [None; 2],
             ports: vec![None; MAX_PORTS],
             uplinks: Uplinks::new(config.uplinks, config.dre),
+            messages: vec![messages(); MAX_PORTS],
         };
         clos.set_segment(fabric.forwarding.segment_v4, fabric.forwarding.segment_v6);
         clos
@@ -129,6 +135,16 @@ impl Clos {
     pub fn is_local(&self, frame: &Frame, meta: &Meta) -> bool {
         let to = destination(frame, meta);
         self.segment.iter().flatten().any(|net| net.contains(&to))
+    }
+
+    /// Whether a packet comes from the switch's own segment.
+    pub fn is_from_here(&self, frame: &Frame, meta: &Meta) -> bool {
+        let l3 = meta.headers.l3.into();
+        let from: IpAddr = match meta.headers.kind {
+            L3::Ipv4 => ipv4::src(frame, l3).into(),
+            _ => ipv6::src(frame, l3).into(),
+        };
+        self.segment.iter().flatten().any(|net| net.contains(&from))
     }
 
     /// Whether `port` leads to the tier above.
@@ -251,9 +267,9 @@ impl Clos {
         headers.end - headers.l3 <= room(to.tx_mtu, headers.l3 - u16::from(meta.tag) + len as u16)
     }
 
-    /// Sends a message with `tag` about `packet` by `port`, ahead of data; whether it could be made. One that can't is
+    /// Sends a message with `tag` about `packet` by `port`, ahead of data unless there are too many; whether it could be made. One that can't is
     /// like one lost.
-    pub fn say(&self, cx: &mut Context<'_>, port: PortId, tag: &Tag, packet: &Frame, meta: &Meta) -> bool {
+    pub fn say(&mut self, cx: &mut Context<'_>, port: PortId, tag: &Tag, packet: &Frame, meta: &Meta) -> bool {
         let Some(to) = self.ports[port.index()] else { return false };
         let out = if cx.outbox.has_room() { cx.pool.alloc() } else { None };
         let Some(mut out) = out else { return false };
@@ -263,7 +279,8 @@ impl Clos {
             Some(len) => {
                 out.set_len(len);
                 let meta = Meta::new(Headers::default(), meta.ingress_port);
-                cx.outbox.generate(out, meta, Action::Forward(port, Queue::Control));
+                let queue = if self.messages[port.index()].allow(cx.now) { Queue::Control } else { Queue::Data };
+                cx.outbox.generate(out, meta, Action::Forward(port, queue));
                 true
             }
             None => {

@@ -3,7 +3,12 @@ use crate::pisa::pat::{Entry, PathTable};
 use crate::time::{Instant, MILLIS};
 use crate::wire::caft::Metric;
 
-/// What is shown of a path allocation table: a row for each live entry.
+/// Most entries of a path allocation table that are shown: the worker that forwards gathers them, and hellos wait
+/// for a few milliseconds meanwhile, not more.
+const SHOWN: usize = 4096;
+
+/// What is shown of a path allocation table: a row for each live entry, up to 4,096; [`slots_table`] tells how many
+/// there are.
 pub fn pat_table(pat: &PathTable, now: Instant) -> SchemeTable {
     let row = |entry: Entry| {
         vec![
@@ -18,7 +23,7 @@ pub fn pat_table(pat: &PathTable, now: Instant) -> SchemeTable {
     SchemeTable {
         name: "pat",
         columns: &["flow", "outport", "origin", "valid", "age"],
-        rows: pat.entries(now).map(row).collect(),
+        rows: pat.entries(now).take(SHOWN).map(row).collect(),
     }
 }
 

@@ -45,8 +45,8 @@ impl CaftIngress {
     fn tagged_upwards(&mut self, now: Instant, usable: PortMask, frame: &mut Frame, meta: &mut Meta) -> Option<PortId> {
         let request = meta.scheme == REQUEST_UP;
         // As at the ToR: by the core that a request went to in vain the next one goes last.
-        let failed = if request { self.pat.unanswered(meta.flow_hash) } else { None };
-        let others = failed.map_or(usable, |port| usable.without(port));
+        let in_vain = if request { self.pat.unanswered(meta.flow_hash) } else { None };
+        let others = in_vain.map_or(usable, |port| usable.without(port));
         let port = self.spread(if others.is_empty() { usable } else { others }, meta)?;
         let Ok((mut tag, _)) = Tag::read(frame, self.clos.tpid()) else { return None };
         let direction = if request { Direction::Egress } else { Direction::Ingress };
@@ -77,22 +77,22 @@ impl CaftIngress {
         let from_core = self.clos.is_up(meta.ingress_port);
         let pods = self.clos.pods();
         let inwards = pods.destination(frame, &meta.headers).is_some_and(|pod| pods.is_own(pod));
+        let outwards = pods.source(frame, &meta.headers).is_some_and(|pod| pods.is_own(pod));
         let whole = Clos::is_tracked(frame, &meta.headers);
         match (tag.trip, from_core) {
             (Trip::Outbound, _) if n == 0 => match whole && from_core && inwards {
                 true => self.chosen(cx.now, frame, meta),
                 false => drop(DropReason::StrayTag),
             },
-            (Trip::Outbound, _) if !whole => {
+            // Not of a flow; or for or from where it can't be: what it says would be taken for something else.
+            (Trip::Outbound, _) if !whole || from_core && !inwards || outwards == from_core => {
                 self.counters.requests_odd += 1;
                 Clos::strip(frame, meta);
                 Handled::Route(Queue::Data)
             }
             (Trip::Outbound, true) => {
                 self.counters.requests_down += 1;
-                if inwards {
-                    self.choose_core(cx, &tag, frame, meta);
-                }
+                self.choose_core(cx, &tag, frame, meta);
                 Handled::Route(Queue::Data)
             }
             (Trip::Outbound, false) => {

@@ -106,14 +106,16 @@ pub struct CaftCounters {
     pub requests: u64,
     /// Packets of TCP flows spread by hash, for another flow holds their slot.
     pub untracked: u64,
+    /// Packets spread by hash, for they are not from the segment (no request is opened in another's name).
+    pub foreign: u64,
     /// Requests that went on without their tag: the link, or the tag itself, had no room for it.
     pub untagged: u64,
     /// Requests passed on upwards (A1).
     pub requests_up: u64,
     /// Requests that came down here (A3, A4, T7, T8).
     pub requests_down: u64,
-    /// Of those, requests whose numbers of links do not agree with this switch's, or around something else than a
-    /// whole TCP header.
+    /// Requests whose numbers of links do not agree with this switch's, that are not from or for where they could be,
+    /// or around something else than a whole TCP header: their tag is taken off.
     pub requests_odd: u64,
     /// Requests without any way on (A4, T8).
     pub no_second: u64,
@@ -204,7 +206,7 @@ impl CaftIngress {
     fn cut_off(&mut self, group: &Group, meta: &Meta) {
         let up = self.clos.uplinks().ports();
         let upwards = group.priorities().iter().any(|ports| !ports.and(up).is_empty());
-        self.counters.no_path += u64::from(upwards && !self.clos.is_up(meta.ingress_port));
+        self.counters.no_path += u64::from(upwards && (meta.own || !self.clos.is_up(meta.ingress_port)));
     }
 
     /// A packet with a tag at a core, or on its way down: it leaves as it came, if the link carries it. A message
@@ -231,7 +233,10 @@ impl SchemeIngress for CaftIngress {
 
     #[inline]
     fn prepare(&self, meta: &Meta) {
-        self.pat.prefetch(meta.flow_hash);
+        // What comes down is not looked up.
+        if !self.clos.is_up(meta.ingress_port) {
+            self.pat.prefetch(meta.flow_hash);
+        }
     }
 
     #[inline]
@@ -243,7 +248,8 @@ impl SchemeIngress for CaftIngress {
     fn choose(&mut self, now: Instant, group: &Group, frame: &mut Frame, meta: &mut Meta) -> Option<PortId> {
         let serving = group.serving();
         // Down there is one way; and what came down does not go up again, the forwarding sees to that.
-        if serving.and(self.clos.uplinks().ports()).is_empty() || self.clos.is_up(meta.ingress_port) {
+        let came_down = self.clos.is_up(meta.ingress_port) && !meta.own;
+        if serving.and(self.clos.uplinks().ports()).is_empty() || came_down {
             let Some(port) = group.pick(meta.flow_hash) else {
                 self.cut_off(group, meta);
                 return None;

@@ -61,6 +61,7 @@ impl CaftIngress {
         let CaftCounters {
             requests,
             untracked,
+            foreign,
             untagged,
             requests_up,
             requests_down,
@@ -95,6 +96,7 @@ impl CaftIngress {
             ("responses_to_nobody", orphans),
             ("messages_not_made", unmade),
             ("packets_without_a_slot", untracked),
+            ("packets_not_from_the_segment", foreign),
             ("ways_without_a_slot", unkept),
             ("packets_without_a_way", no_path),
         ];

@@ -45,6 +45,11 @@ impl CaftIngress {
     /// T3, T4: a flow without a way: this packet looks for one.
     #[inline(never)]
     fn open(&mut self, now: Instant, group: &Group, frame: &mut Frame, meta: &mut Meta) -> Option<PortId> {
+        if !self.clos.is_from_here(frame, meta) {
+            // The answer would go to who was named, and what it says of failed links would be taken for theirs.
+            self.counters.foreign += 1;
+            return group.pick(meta.flow_hash);
+        }
         let uplinks = self.clos.uplinks();
         let load = |number| {
             let port = uplinks.port(number).filter(|port| group.serving().contains(*port));
@@ -52,8 +57,8 @@ impl CaftIngress {
         };
         // A request that was never answered has said where the flow does not get through: that uplink comes last. ToRs
         // hear in no other way of links that have failed beyond their own.
-        let failed = self.pat.unanswered(meta.flow_hash);
-        let other = |number| load(number).filter(|_| failed.is_none() || uplinks.port(number) != failed);
+        let in_vain = self.pat.unanswered(meta.flow_hash);
+        let other = |number| load(number).filter(|_| in_vain.is_none() || uplinks.port(number) != in_vain);
         let start = self.clos.start(meta.flow_hash);
         let number = uplinks.least(start, other).or_else(|| uplinks.least(start, load));
         let port = number.and_then(|number| uplinks.port(number))?;
@@ -62,6 +67,8 @@ impl CaftIngress {
         self.counters.requests += 1;
         if !self.clos.put(port, frame, meta, &tag) {
             self.counters.untagged += 1;
+            // Nobody will answer.
+            self.pat.answer(meta.flow_hash);
         }
         Some(port)
     }
@@ -72,8 +79,8 @@ impl CaftIngress {
         match tag.trip {
             Trip::Outbound if n == 0 => Handled::Verdict(Verdict::Drop(DropReason::StrayTag)), // T11: M1
             Trip::Outbound => {
-                self.counters.requests_down += 1;
                 if self.clos.is_local(frame, meta) {
+                    self.counters.requests_down += 1;
                     self.respond(cx, &tag, frame, meta);
                 }
                 Clos::strip(frame, meta);
@@ -112,15 +119,16 @@ impl CaftIngress {
             let usable = (within || number != came) && uplinks.port(number).is_some();
             usable.then(|| pair(number).into_iter().max().expect("a pair"))
         };
-        let Some(best) = uplinks.least(self.clos.start(meta.flow_hash), weight) else {
-            self.counters.no_second += 1;
-            return;
-        };
+        let best = uplinks.least(self.clos.start(meta.flow_hash), weight);
+        self.counters.no_second += u64::from(best.is_none());
+        // T8: without a second way the first one is said to be the only one, by itself. Silence would look as if it
+        // had not got the request here.
+        let second = best.map_or([Metric::FAILED; 2], pair);
         let metrics = match within {
-            true => Metrics::of(&[&pair(best)]),
-            false => Metrics::of(&[&pair(best), &pair(came), first]),
+            true => Metrics::of(&[&second]),
+            false => Metrics::of(&[&second, &pair(came), first]),
         };
-        let (Ok(metrics), Some(port)) = (metrics, uplinks.port(best)) else { return };
+        let (Ok(metrics), Some(port)) = (metrics, uplinks.port(best.unwrap_or(came))) else { return };
         let made = self.clos.say(cx, port, &Tag { trip: Trip::Inbound, metrics }, frame, meta);
         *(if made { &mut self.counters.responses_sent } else { &mut self.counters.unmade }) += 1;
     }
@@ -148,7 +156,7 @@ impl CaftIngress {
             _ => unreachable!("the caller has counted them"),
         };
         let better = first.is_none_or(|first| second.worst() < first.worst());
-        let moved = better && uplinks.port(arrived).is_some();
+        let moved = better && arrived != current && uplinks.port(arrived).is_some();
         if moved {
             self.counters.moved += 1;
             self.pat.insert(now, flow, Path { port: meta.ingress_port, valid: true, origin: Origin::Response });

@@ -38,6 +38,9 @@ impl ExpeditusIngress {
     #[inline(never)]
     fn open(&mut self, now: Instant, group: &Group, frame: &mut Frame, meta: &mut Meta) -> Option<PortId> {
         let port = group.pick(meta.flow_hash)?;
+        if !self.clos.is_from_here(frame, meta) {
+            return Some(port); // The answer would go to who was named.
+        }
         let tag = Tag { trip: Trip::Outbound, metrics: self.clos.uplinks().metrics(now, Direction::Egress) };
         self.pat.insert(now, meta.flow_hash, Path { port, valid: true, origin: Origin::Ecmp });
         self.counters.requests += 1;
