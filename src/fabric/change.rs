@@ -9,7 +9,7 @@ use crate::id::{PortId, PortKind, PortMask};
 
 use super::fib::Fib;
 use super::hooks::SchemeIngress;
-use super::ingress::{FabricIngress, FabricPort, Own, port_errors, storm};
+use super::ingress::{FabricIngress, FabricPort, Own, messages, port_errors, storm};
 use super::link::HelloConfig;
 
 /// Addresses and routes: all of the forwarding that is not about ports.
@@ -88,6 +88,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
         // What the port used up of its limits is not held against its successor.
         self.storm[id.index()] = storm();
         self.port_errors[id.index()] = port_errors();
+        self.messages[id.index()] = messages();
     }
 
     /// Changes when hellos are sent.

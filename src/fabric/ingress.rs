@@ -68,9 +68,9 @@ const MAX_TAGS: usize = 2;
 /// Copies made of flooded frames a second for each ingress port, and at once.
 const STORM_RATE: u32 = 20_000;
 const STORM_BURST: u32 = 2_000;
-/// Messages of a scheme a second, and at once, that go ahead of data by one port: hellos are in the same queue, and
-/// hosts decide how many flows they open. The rest goes with data.
-const MESSAGE_RATE: u32 = 5_000;
+/// Messages of a scheme a second, and at once, that go ahead of data by one port, as many again of those that this
+/// switch makes: hellos are in the same queue, and hosts decide how many flows they open. The rest goes with data.
+const MESSAGE_RATE: u32 = 2_500;
 const MESSAGE_BURST: u32 = 64;
 /// ICMP errors a second about packets of one ingress port, and at once: a fifth of the switch's, so that
 /// no host takes from the others what path MTU discovery needs.

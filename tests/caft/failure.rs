@@ -144,7 +144,7 @@ fn a_failure_of_a_pod_is_none_of_other_pods_nor_of_its_own() {
 }
 
 #[test]
-fn a_flow_whose_uplink_does_not_lead_on_any_more_is_spread_anew_and_does_not_come_back() {
+fn a_flow_whose_uplink_does_not_lead_on_any_more_is_spread_anew_and_stays_there_when_it_does_again() {
     for flow in flows() {
         let mut agg = Node::new("agg0-0");
         // Pod 1 says that its link to core 0 has failed; then the agg's own is down.
@@ -158,10 +158,10 @@ fn a_flow_whose_uplink_does_not_lead_on_any_more_is_spread_anew_and_does_not_com
                 _ => agg.set_up(UP[0], false),
             }
             assert_eq!(agg.send(RACK, &flow.data(9)), [goes(&agg, UP[1], "", &flow.data(9))], "{failure}");
-            assert_eq!(agg.outport(&flow.syn()), Some((UP[0], false)), "{failure}");
+            assert_eq!(agg.outport(&flow.syn()), Some((UP[1], true)), "{failure}");
             agg.send(UP[1], &sound);
             agg.set_up(UP[0], true);
-            assert_eq!(agg.outport(&flow.syn()), Some((UP[0], false)), "until a choice says so");
+            assert_eq!(agg.send(RACK, &flow.data(9)), [goes(&agg, UP[1], "", &flow.data(9))], "until a choice says so");
         }
     }
 }
@@ -321,4 +321,26 @@ fn a_request_in_vain_by_one_core_is_followed_by_one_by_another() {
         let request = with_tag(&flow.syn(), "88b5 02 00");
         assert_eq!(agg.send(DOWN[0], &request)[0].0, fresh.send(DOWN[0], &request)[0].0);
     }
+}
+
+#[test]
+fn requests_in_vain_try_every_uplink_in_turn() {
+    let fabric = weft::topo::Fabric::fat_tree(8, &crate::rig::options()).expect("a fabric");
+    let flow = Flow { from: (0, 1, 2), to: (1, 1, 2), ports: (40000, 80), v6: false };
+    let mut tor = Node::of(&fabric, "tor0-1");
+    let mut agg = Node::of(&fabric, "agg0-0");
+    let ups = |node: &Node| -> BTreeSet<u8> {
+        let ports = node.config.ports.iter().enumerate();
+        ports.filter(|(_, port)| port.kind == weft::id::PortKind::Up).map(|(i, _)| i as u8).collect()
+    };
+    let mut tried: Vec<u8> = vec![];
+    for _ in 0..8 {
+        tried.push(tor.send(0, &flow.syn())[0].0);
+        tor.now = tor.now + 1_000_000_000;
+    }
+    assert_eq!(tried[..4].iter().copied().collect::<BTreeSet<_>>(), ups(&tor), "{tried:?}");
+    assert_eq!(tried[..4], tried[4..]);
+    let request = with_tag(&flow.syn(), "88b5 04 00 00");
+    let tried: Vec<u8> = (0..8).map(|_| agg.send(0, &request)[0].0).collect();
+    assert_eq!(tried[..4].iter().copied().collect::<BTreeSet<_>>(), ups(&agg), "{tried:?}");
 }

@@ -95,6 +95,9 @@ impl Clos {
     /// As [`super::SchemeIngress::set_port`].
     pub fn set_port(&mut self, port: PortId, description: Option<SchemePort>) {
         self.ports[port.index()] = description;
+        if description.is_none() {
+            self.messages[port.index()] = messages();
+        }
         self.uplinks.set_port(port, description);
     }
 

@@ -3,7 +3,7 @@ use crate::fabric::Handled;
 use crate::fabric::clos::{Clos, Direction};
 use crate::frame::Frame;
 use crate::id::{PortId, PortMask};
-use crate::pisa::pat::{Origin, Path};
+use crate::pisa::pat::{Lookup, Origin, Path};
 use crate::pisa::{Context, Meta, Queue, Verdict};
 use crate::time::Instant;
 use crate::wire::caft::{Metric, Metrics, Tag, Trip};
@@ -26,12 +26,25 @@ impl CaftIngress {
         if meta.scheme != 0 {
             return self.tagged_upwards(now, usable, frame, meta);
         }
-        if Clos::is_tracked(frame, &meta.headers)
-            && let Some(port) = self.pat.follow(now, meta.flow_hash, usable)
-        {
-            return Some(port);
+        let found = match Clos::is_tracked(frame, &meta.headers) {
+            true => self.pat.lookup(now, meta.flow_hash),
+            false => Lookup::Free,
+        };
+        match found {
+            Lookup::Own(path) if path.valid && usable.contains(path.port) => Some(path.port),
+            Lookup::Own(path) if path.valid => self.turn_away(now, usable, meta),
+            Lookup::Own(_) | Lookup::Free | Lookup::Taken => self.spread(usable, meta),
         }
-        self.spread(usable, meta)
+    }
+
+    /// A flow whose way has failed takes another, and stays on it also when the failure is forgotten: a failure is
+    /// news for a while only, and may go on.
+    #[cold]
+    fn turn_away(&mut self, now: Instant, usable: PortMask, meta: &Meta) -> Option<PortId> {
+        let port = self.spread(usable, meta)?;
+        self.pat.insert(now, meta.flow_hash, Path { port, valid: true, origin: Origin::Ecmp });
+        self.pat.answer(meta.flow_hash);
+        Some(port)
     }
 
     fn spread(&mut self, usable: PortMask, meta: &Meta) -> Option<PortId> {
@@ -44,10 +57,10 @@ impl CaftIngress {
     #[inline(never)]
     fn tagged_upwards(&mut self, now: Instant, usable: PortMask, frame: &mut Frame, meta: &mut Meta) -> Option<PortId> {
         let request = meta.scheme == REQUEST_UP;
-        // As at the ToR: by the core that a request went to in vain the next one goes last.
+        // As at the ToR: after a request in vain the next core's turn.
         let in_vain = if request { self.pat.unanswered(meta.flow_hash) } else { None };
-        let others = in_vain.map_or(usable, |port| usable.without(port));
-        let port = self.spread(if others.is_empty() { usable } else { others }, meta)?;
+        let next = |last: PortId| usable.iter().find(|port| port.0 > last.0).or_else(|| usable.nth(0));
+        let port = in_vain.and_then(next).or_else(|| self.spread(usable, meta))?;
         let Ok((mut tag, _)) = Tag::read(frame, self.clos.tpid()) else { return None };
         let direction = if request { Direction::Egress } else { Direction::Ingress };
         let own = self.clos.uplinks().metrics(now, direction);
@@ -63,6 +76,9 @@ impl CaftIngress {
             let path = Path { port, valid: false, origin: Origin::Ecmp };
             if !self.pat.insert(now, meta.flow_hash, path) {
                 self.counters.unkept += 1;
+            }
+            if meta.tag == 0 {
+                self.pat.answer(meta.flow_hash); // Nobody will.
             }
         } else {
             self.counters.responses_up += 1;
@@ -160,6 +176,8 @@ impl CaftIngress {
         self.learn(now, frame, meta, ingress);
         self.counters.responses_down += 1;
         match port {
+            // T8: it came by the first way, for there is no second; the core was chosen.
+            _ if so_far[..2] == [Metric::FAILED; 2] => {}
             Some(port) => {
                 let path = Path { port, valid: true, origin: Origin::Response };
                 self.counters.unkept += u64::from(!self.pat.insert(now, flow, path));

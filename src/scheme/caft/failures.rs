@@ -35,12 +35,10 @@ impl FailureTable {
 
     /// A tag tells the whole row of `pod`: what it does not name is sound. Whether it could be kept.
     pub fn tell(&mut self, now: Instant, pod: Pod, failed: PortMask) -> bool {
-        self.rows.retain(|row| row.pod != pod);
+        let timeout = self.timeout;
+        self.rows.retain(|row| row.pod != pod && is_news(row, now, timeout));
         if failed.is_empty() {
             return true;
-        }
-        if self.rows.len() == ROWS {
-            self.rows.retain(|row| is_news(row, now, self.timeout));
         }
         let room = self.rows.len() < ROWS;
         if room {

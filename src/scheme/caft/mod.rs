@@ -29,8 +29,8 @@
 //!   the request went. A SYN that is sent again after its entry has aged (1 to 2 timeouts) opens a new request, as
 //!   does any segment after such a pause.
 //! - **A request without a response** may have met a link that failed where this ToR can't see it (6i). The next one of
-//!   the same flow takes another uplink of the ToR, and at an aggregation switch another core than the one that led
-//!   nowhere, if there is one: so no flow stays on a way that is gone. That a request was dropped is not told to its
+//!   the same flow takes the next uplink of the ToR, and at an aggregation switch the next core after the one that led
+//!   nowhere: all are tried in turn. An aggregation switch that hears of a failure turns the flows away that it has there. That a request was dropped is not told to its
 //!   sender, whose connection would fail at once instead.
 //! - **Not TCP, and fragments**, are spread by hash, at aggregation switches over uplinks that lead on.
 //! - **A request that a link can't carry** goes on without its tag, and is counted; a message never does, it would be

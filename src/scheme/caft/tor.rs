@@ -55,12 +55,13 @@ impl CaftIngress {
             let port = uplinks.port(number).filter(|port| group.serving().contains(*port));
             port.map(|_| uplinks.metric(now, number, Direction::Egress))
         };
-        // A request that was never answered has said where the flow does not get through: that uplink comes last. ToRs
-        // hear in no other way of links that have failed beyond their own.
-        let in_vain = self.pat.unanswered(meta.flow_hash);
-        let other = |number| load(number).filter(|_| in_vain.is_none() || uplinks.port(number) != in_vain);
-        let start = self.clos.start(meta.flow_hash);
-        let number = uplinks.least(start, other).or_else(|| uplinks.least(start, load));
+        // A request that was never answered has said where the flow does not get through: this one goes by the next
+        // uplink, so that all are tried. ToRs hear in no other way of links that have failed beyond their own.
+        let in_vain = self.pat.unanswered(meta.flow_hash).and_then(|port| uplinks.number(port));
+        let number = match in_vain {
+            Some(last) => (last + 1..uplinks.count()).chain(0..=last).find(|number| load(*number).is_some()),
+            None => uplinks.least(self.clos.start(meta.flow_hash), load),
+        };
         let port = number.and_then(|number| uplinks.port(number))?;
         let tag = Tag { trip: Trip::Outbound, metrics: uplinks.metrics(now, Direction::Egress) };
         self.pat.insert(now, meta.flow_hash, Path { port, valid: true, origin: Origin::Request });
@@ -86,17 +87,22 @@ impl CaftIngress {
                 Clos::strip(frame, meta);
                 Handled::Route(Queue::Data)
             }
-            Trip::Inbound
-                if !Clos::is_tracked(frame, &meta.headers) || !matches!(n, RESPONSE_IN_POD | RESPONSE_WHOLE) =>
-            {
+            Trip::Inbound if !self.clos.is_local(frame, meta) => Handled::Verdict(Verdict::Drop(DropReason::StrayTag)),
+            Trip::Inbound if !Clos::is_tracked(frame, &meta.headers) || n != self.whole_response(frame, meta) => {
                 Handled::Verdict(Verdict::Drop(DropReason::BadTag))
             }
-            Trip::Inbound if !self.clos.is_local(frame, meta) => Handled::Verdict(Verdict::Drop(DropReason::StrayTag)),
             Trip::Inbound => {
                 self.decide(cx.now, &tag, frame, meta);
                 Handled::Verdict(Verdict::Consume)
             }
         }
+    }
+
+    /// How many metrics the response has whose sender is that of `frame`.
+    fn whole_response(&self, frame: &Frame, meta: &Meta) -> usize {
+        let pods = self.clos.pods();
+        let within = pods.source(frame, &meta.headers).is_some_and(|pod| pods.is_own(pod));
+        if within { RESPONSE_IN_POD } else { RESPONSE_WHOLE }
     }
 
     /// T7, T8, 6a: a request that is for this rack is answered by another way than it came, or within the pod by the
@@ -119,7 +125,9 @@ impl CaftIngress {
             let usable = (within || number != came) && uplinks.port(number).is_some();
             usable.then(|| pair(number).into_iter().max().expect("a pair"))
         };
-        let best = uplinks.least(self.clos.start(meta.flow_hash), weight);
+        // Within a pod this decides, so that a tie must not move the flow.
+        let start = if within { came } else { self.clos.start(meta.flow_hash) };
+        let best = uplinks.least(start, weight);
         self.counters.no_second += u64::from(best.is_none());
         // T8: without a second way the first one is said to be the only one, by itself. Silence would look as if it
         // had not got the request here.

@@ -228,7 +228,10 @@ impl SchemeIngress for ExpeditusIngress {
 
     #[inline]
     fn prepare(&self, meta: &Meta) {
-        self.pat.prefetch(meta.flow_hash);
+        // What comes down is not looked up.
+        if !self.clos.is_up(meta.ingress_port) {
+            self.pat.prefetch(meta.flow_hash);
+        }
     }
 
     #[inline]
@@ -239,7 +242,8 @@ impl SchemeIngress for ExpeditusIngress {
     #[inline(always)]
     fn choose(&mut self, now: Instant, group: &Group, frame: &mut Frame, meta: &mut Meta) -> Option<PortId> {
         // Down there is one way; and what came down does not go up again, the forwarding sees to that.
-        if group.serving().and(self.clos.uplinks().ports()).is_empty() || self.clos.is_up(meta.ingress_port) {
+        let came_down = self.clos.is_up(meta.ingress_port) && !meta.own;
+        if group.serving().and(self.clos.uplinks().ports()).is_empty() || came_down {
             let port = group.pick(meta.flow_hash)?;
             self.onwards(port, frame, meta);
             return Some(port);
