@@ -112,7 +112,7 @@ fn the_worked_example_gives_the_tags_of_the_paper_byte_for_byte_whatever_cores_t
             let decisions: Vec<_> = net.node("tor0-1").scheme().decisions().iter().copied().collect();
             let [decision] = &decisions[..] else { panic!("one decision: {decisions:?}") };
             let metrics = |loads: [u8; 4]| loads.map(|load| Some(Metric::load(load)));
-            let first = decision.first.expect("two ways");
+            let first = decision.first;
             assert_eq!((first.uplink, first.metrics), (0, metrics([1, 2, 2, 4])));
             assert_eq!((decision.second.uplink, decision.second.metrics), (1, metrics([3, 4, 3, 0])));
             assert!(!decision.moved, "4 against 4 is no reason to move");

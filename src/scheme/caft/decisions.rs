@@ -28,8 +28,8 @@ pub struct Decision {
     pub flow: u32,
     /// Source and destination of the flow.
     pub ends: FlowEnds,
-    /// The way that the request took; `None` within a pod, where only the response's is weighed.
-    pub first: Option<Candidate>,
+    /// The way that the request took; without metrics within a pod, where the response tells of the best one only.
+    pub first: Candidate,
     /// The way that the response found.
     pub second: Candidate,
     /// Whether the flow was moved to the second.

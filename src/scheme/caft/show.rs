@@ -32,9 +32,9 @@ impl CaftIngress {
     }
 
     fn show_decisions(&self, now: Instant) -> SchemeTable {
-        let uplink = |way: Option<Candidate>| way.map_or(Cell::None, |way| (way.uplink as u64).into());
-        let metrics = |way: Option<Candidate>| {
-            way.map_or(Cell::None, |way| Cell::Text(metrics_text(way.metrics.into_iter().flatten())))
+        let metrics = |way: Candidate| match way.metrics {
+            [None, ..] => Cell::None,
+            metrics => Cell::Text(metrics_text(metrics.into_iter().flatten())),
         };
         let row = |d: &Decision| {
             let [from, to] = d.ends.map(|end| Cell::Text(std::net::SocketAddr::from(end).to_string()));
@@ -43,10 +43,10 @@ impl CaftIngress {
                 from,
                 to,
                 metrics(d.first),
-                metrics(Some(d.second)),
+                metrics(d.second),
                 if d.moved { "second" } else { "first" }.into(),
-                uplink(d.first),
-                uplink(Some(d.second)),
+                (d.first.uplink as u64).into(),
+                (d.second.uplink as u64).into(),
                 (now.since(d.at) / MILLIS).into(),
             ]
         };

@@ -153,17 +153,19 @@ impl CaftIngress {
             self.counters.orphans += 1;
             return;
         };
-        let (first, second) = match *tag.metrics {
+        let (first, second, better) = match *tag.metrics {
             [e2, i2, e1, i1, up1, down1, up2, down2] => {
                 let way = |uplink, metrics: [Metric; 4]| Candidate { uplink, metrics: metrics.map(Some) };
-                (Some(way(current, [e1, up1, down1, i1])), way(arrived, [e2, up2, down2, i2]))
+                let (first, second) = (way(current, [e1, up1, down1, i1]), way(arrived, [e2, up2, down2, i2]));
+                (first, second, second.worst() < first.worst())
             }
+            // 6a: the far ToR has weighed them all.
             [egress, ingress] => {
-                (None, Candidate { uplink: arrived, metrics: [Some(egress), None, None, Some(ingress)] })
+                let second = Candidate { uplink: arrived, metrics: [Some(egress), None, None, Some(ingress)] };
+                (Candidate { uplink: current, metrics: [None; 4] }, second, true)
             }
             _ => unreachable!("the caller has counted them"),
         };
-        let better = first.is_none_or(|first| second.worst() < first.worst());
         let moved = better && arrived != current && uplinks.port(arrived).is_some();
         if moved {
             self.counters.moved += 1;
