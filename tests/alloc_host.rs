@@ -32,7 +32,11 @@ fn round(host: &mut Host<u64>, now: &mut Instant, round: u64, asked: &mut Vec<Co
             }
         });
         for (i, rsv) in asked.iter().enumerate() {
-            let flags = Flags { nack: (tick + i as u64) % 9 == 0, clock: rsv.conn % 2 == 0, ..Flags::default() };
+            let flags = Flags {
+                nack: (tick + i as u64).is_multiple_of(9),
+                clock: rsv.conn.is_multiple_of(2),
+                ..Flags::default()
+            };
             let epoch = 1 + (round / 8) as u16;
             let t_out = (tick % 30) as u32;
             let grant = Control { kind: Kind::Grt, flags, epoch, t_out, t_sw: now.0, slot_ns: 1000, ..*rsv };
@@ -43,7 +47,7 @@ fn round(host: &mut Host<u64>, now: &mut Instant, round: u64, asked: &mut Vec<Co
             }
             let conn = rsv.conn + round as u32;
             host.control(*now, PEER, &Control { kind: Kind::Ntf, conn, ..grant });
-            host.arrived(PEER, Shim::new(conn, true, tick % 3 == 0));
+            host.arrived(PEER, Shim::new(conn, true, tick.is_multiple_of(3)));
         }
         asked.clear();
     }

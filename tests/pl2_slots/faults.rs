@@ -6,7 +6,8 @@ use weft::scheme::pl2::SlotMode;
 use weft::scheme::pl2::host::HostConfig;
 
 use super::lengths::workloads;
-use super::sim::{Feed, SLOT, Setup, Sim};
+use super::setup::{Feed, SLOT, Setup};
+use super::sim::Sim;
 use super::{INCAST, MODES};
 
 /// 1 ms in slots.

@@ -10,11 +10,13 @@
 mod faults;
 mod lengths;
 mod queues;
+mod setup;
 mod shares;
 mod sim;
 mod table;
 
-use sim::{Feed, SLOT, Setup, Sim};
+use setup::{Feed, SLOT, Setup};
+use sim::Sim;
 use weft::scheme::pl2::SlotMode;
 
 const MODES: [SlotMode; 3] = [SlotMode::Counter, SlotMode::Clock, SlotMode::Window];

@@ -3,7 +3,7 @@
 use weft::scheme::pl2::SlotMode;
 use weft::scheme::pl2::host::HostConfig;
 
-use super::sim::{Feed, Setup};
+use super::setup::{Feed, Setup};
 use super::{INCAST, MODES, run};
 
 /// Design, 2.2, with N = D K slots outstanding: by the clock N / (R + K) of an idle path, at most all of it. Where slots

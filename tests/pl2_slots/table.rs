@@ -1,6 +1,6 @@
 //! The figures of the design's own simulation (sections 1.4 and 8), which was another program: N = 6, K = 4, D = 1.
 
-use super::sim::{Feed, Setup};
+use super::setup::{Feed, Setup};
 use super::{INCAST, MODES, SHUFFLE, run};
 
 /// Expected use of the busiest output and its longest queue, in the order counter, clock, window.
