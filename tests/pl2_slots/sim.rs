@@ -353,9 +353,9 @@ impl Sim {
     fn rearm(&mut self, host: u8) {
         let station = &mut self.stations[usize::from(host)];
         let next = station.host.next_deadline().map(|Instant(at)| at);
-        if next.is_some() && next != station.poll_at {
+        if let Some(at) = next.filter(|_| next != station.poll_at) {
             station.poll_at = next;
-            self.at(next.expect("some"), Event::Poll(host));
+            self.at(at, Event::Poll(host));
         }
     }
 

@@ -47,7 +47,6 @@ mod book;
 mod config;
 /// What is due next.
 mod deadlines;
-/// The hosts' side.
 pub mod host;
 mod mode;
 mod stats;
