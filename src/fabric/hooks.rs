@@ -52,6 +52,11 @@ pub trait SchemeIngress {
     /// What its control plane tells this one ([`crate::pisa::Ingress::command`]).
     type Command: Send;
 
+    /// Whether the scheme takes flows round failures that it learns of by what becomes of their packets: the next one of
+    /// a flow may take another way, so that hosts of other switches are not told that there is none from here. A
+    /// connection that is being opened would fail at once.
+    const FINDS_WAYS: bool = false;
+
     /// Which live port of `group` the packet takes; `None` if there is none. Called once for each
     /// routed packet, after the route is known, with `meta.flow_hash` set.
     fn choose(&mut self, now: Instant, group: &Group, frame: &mut Frame, meta: &mut Meta) -> Option<PortId>;

@@ -389,9 +389,8 @@ impl<S: SchemeIngress> FabricIngress<S> {
             NextHop::Group(group) => {
                 let group = self.fib.group(group);
                 let Some(to) = self.scheme.choose(cx.now, group, frame, meta) else {
-                    // A packet by which the scheme looks for a way has met one that is gone. Its sender tries again,
-                    // and gets another, but gives up if it is told.
-                    if meta.tag == 0 {
+                    let may_try_again = S::FINDS_WAYS && self.kind(meta.ingress_port) != PortKind::Host;
+                    if meta.tag == 0 && !may_try_again {
                         self.icmp_error(cx, frame, meta, IcmpError::NoRoute);
                     }
                     return Verdict::Drop(DropReason::EmptyGroup);

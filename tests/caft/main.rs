@@ -10,6 +10,7 @@ mod net;
 mod odd;
 #[path = "../packets/mod.rs"]
 mod packets;
+mod pauses;
 mod pods;
 mod prop;
 mod rig;

@@ -49,7 +49,8 @@ pub struct CaftOptions {
     /// Slots of the path allocation table, a power of two ([`super::FLOW_SLOTS`]). Default 65536.
     pub slots: u32,
     /// Age at which what is known of another pod's failures is forgotten ([`FAILURE_TIMEOUT`]); 0 = never.
-    /// Default 1 s: the paper says nothing, and after a failure news may not come that way any more.
+    /// Default 10 s: the paper says nothing. Short, a failure that goes on is forgotten and costs packets again; long, few
+    /// packets take a link that is sound again until a tag says so.
     pub failure_timeout: Duration,
     /// Whether the lowest number wins among equally loaded ports, instead of a seeded rotation of them.
     /// Default false: idle fabrics would send all by the first uplink.
@@ -65,7 +66,7 @@ impl Default for CaftOptions {
             dre_scale: true,
             timeout: Duration(100_000_000),
             slots: 65_536,
-            failure_timeout: Duration(1_000_000_000),
+            failure_timeout: Duration(10_000_000_000),
             deterministic: false,
         }
     }

@@ -6,11 +6,13 @@
 //! and m, down m and j, each measured at its lower end ([`Uplinks`]).
 
 mod pods;
+mod reach;
 mod recent;
 mod show;
 mod uplinks;
 
 pub use pods::{Pod, Pods};
+pub use reach::Reach;
 pub use recent::{FlowEnds, Recent, ends, ends_of_message};
 pub use show::{metrics_text, pat_table, slots_table};
 pub use uplinks::{Direction, DreConfig, Uplinks};
@@ -142,11 +144,7 @@ impl Clos {
 
     /// Whether a packet comes from the switch's own segment.
     pub fn is_from_here(&self, frame: &Frame, meta: &Meta) -> bool {
-        let l3 = meta.headers.l3.into();
-        let from: IpAddr = match meta.headers.kind {
-            L3::Ipv4 => ipv4::src(frame, l3).into(),
-            _ => ipv6::src(frame, l3).into(),
-        };
+        let from = source(frame, meta);
         self.segment.iter().flatten().any(|net| net.contains(&from))
     }
 
@@ -270,8 +268,8 @@ impl Clos {
         headers.end - headers.l3 <= room(to.tx_mtu, headers.l3 - u16::from(meta.tag) + len as u16)
     }
 
-    /// Sends a message with `tag` about `packet` by `port`, ahead of data unless there are too many; whether it could be made. One that can't is
-    /// like one lost.
+    /// Sends a message with `tag` about `packet` by `port`, ahead of data unless there are too many; whether it could
+    /// be made. One that can't is like one lost.
     pub fn say(&mut self, cx: &mut Context<'_>, port: PortId, tag: &Tag, packet: &Frame, meta: &Meta) -> bool {
         let Some(to) = self.ports[port.index()] else { return false };
         let out = if cx.outbox.has_room() { cx.pool.alloc() } else { None };
@@ -293,6 +291,23 @@ impl Clos {
         }
     }
 
+    /// Hash of the host that a packet goes to.
+    pub fn destination_host(&self, frame: &Frame, meta: &Meta) -> u64 {
+        self.host(destination(frame, meta))
+    }
+
+    /// Hash of the host that a packet comes from.
+    pub fn source_host(&self, frame: &Frame, meta: &Meta) -> u64 {
+        self.host(source(frame, meta))
+    }
+
+    fn host(&self, address: IpAddr) -> u64 {
+        match address {
+            IpAddr::V4(address) => self.hash.word(address.to_bits().into()),
+            IpAddr::V6(address) => self.hash.words((address.to_bits() >> 64) as u64, address.to_bits() as u64),
+        }
+    }
+
     /// The hash of a packet's flow.
     #[inline]
     pub fn hash(&self) -> &FlowHash {
@@ -303,6 +318,14 @@ impl Clos {
     #[inline]
     pub fn sent(&mut self, now: Instant, sent: Sent) {
         self.uplinks.sent(now, sent.port, sent.bytes);
+    }
+}
+
+fn source(frame: &Frame, meta: &Meta) -> IpAddr {
+    let l3 = meta.headers.l3.into();
+    match meta.headers.kind {
+        L3::Ipv4 => ipv4::src(frame, l3).into(),
+        _ => ipv6::src(frame, l3).into(),
     }
 }
 

@@ -53,7 +53,7 @@ mod tor;
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::counters::DropReason;
-use crate::fabric::clos::{Clos, ClosConfig, ClosEgress, Sent};
+use crate::fabric::clos::{Clos, ClosConfig, ClosEgress, Reach, Sent};
 use crate::fabric::view::{SchemeTable, Topic};
 use crate::fabric::{FabricConfig, Handled, Scheme, SchemeIngress, SchemePort};
 use crate::frame::Frame;
@@ -96,7 +96,7 @@ impl CaftConfig {
     /// See [`CaftConfig::slots`].
     pub const SLOTS: usize = 65_536;
     /// See [`CaftConfig::failure_timeout`].
-    pub const FAILURE_TIMEOUT: u64 = SECONDS;
+    pub const FAILURE_TIMEOUT: u64 = 10 * SECONDS;
 }
 
 /// What became of requests and messages.
@@ -153,6 +153,8 @@ pub struct CaftIngress {
     clos: Clos,
     pat: PathTable,
     failures: FailureTable,
+    /// On a ToR: which uplinks lead to which remote hosts.
+    reach: Reach,
     decisions: Decisions,
     counters: CaftCounters,
 }
@@ -165,6 +167,7 @@ impl CaftIngress {
             // A core has one way to each pod.
             pat: PathTable::new(if config.clos.role == Role::Core { 1 } else { config.slots }, config.timeout),
             failures: FailureTable::new(config.failure_timeout),
+            reach: Reach::new(),
             decisions: Decisions::new(),
             counters: CaftCounters::default(),
         }
@@ -230,6 +233,8 @@ fn is_request(tag: &Tag) -> bool {
 impl SchemeIngress for CaftIngress {
     type Feedback = Sent;
     type Command = ();
+
+    const FINDS_WAYS: bool = true;
 
     #[inline]
     fn prepare(&self, meta: &Meta) {

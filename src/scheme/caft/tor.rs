@@ -2,7 +2,7 @@ use crate::counters::DropReason;
 use crate::fabric::Handled;
 use crate::fabric::clos::{Clos, Direction, ends_of_message};
 use crate::frame::Frame;
-use crate::id::PortId;
+use crate::id::{PortId, PortMask};
 use crate::pisa::pat::{Lookup, Origin, Path};
 use crate::pisa::table::Group;
 use crate::pisa::{Context, Meta, Queue, Verdict};
@@ -29,7 +29,7 @@ impl CaftIngress {
         meta: &mut Meta,
     ) -> Option<PortId> {
         if !Clos::is_tracked(frame, &meta.headers) {
-            return group.pick(meta.flow_hash); // T5
+            return self.by_hash(group, frame, meta); // T5
         }
         match self.pat.lookup(now, meta.flow_hash) {
             // T2
@@ -37,9 +37,21 @@ impl CaftIngress {
             Lookup::Own(_) | Lookup::Free => self.open(now, group, frame, meta), // T3, T4
             Lookup::Taken => {
                 self.counters.untracked += 1;
-                group.pick(meta.flow_hash)
+                self.by_hash(group, frame, meta)
             }
         }
+    }
+
+    /// By the packet's hash, where no doubt speaks against it.
+    #[inline]
+    fn by_hash(&self, group: &Group, frame: &Frame, meta: &Meta) -> Option<PortId> {
+        if self.reach.is_sure() {
+            return group.pick(meta.flow_hash);
+        }
+        let (to, uplinks) = (self.clos.destination_host(frame, meta), self.clos.uplinks());
+        let doubted = |port: &PortId| uplinks.number(*port).is_some_and(|number| self.reach.doubts(to, number));
+        let trusted: PortMask = group.serving().iter().filter(|port| !doubted(port)).collect();
+        Clos::spread(trusted, meta.flow_hash).or_else(|| group.pick(meta.flow_hash))
     }
 
     /// T3, T4: a flow without a way: this packet looks for one.
@@ -48,25 +60,38 @@ impl CaftIngress {
         if !self.clos.is_from_here(frame, meta) {
             // The answer would go to who was named, and what it says of failed links would be taken for theirs.
             self.counters.foreign += 1;
-            return group.pick(meta.flow_hash);
+            return self.by_hash(group, frame, meta);
         }
         let uplinks = self.clos.uplinks();
         let load = |number| {
             let port = uplinks.port(number).filter(|port| group.serving().contains(*port));
             port.map(|_| uplinks.metric(now, number, Direction::Egress))
         };
-        // A request that was never answered has said where the flow does not get through: this one goes by the next
-        // uplink, so that all are tried. ToRs hear in no other way of links that have failed beyond their own.
+        // A request that was never answered may have met a failed link: this one goes by the next uplink, so that all
+        // are tried, those first that are not known to have led nowhere.
+        let to = self.clos.destination_host(frame, meta);
         let in_vain = self.pat.unanswered(meta.flow_hash).and_then(|port| uplinks.number(port));
+        if let Some(last) = in_vain {
+            self.reach.in_vain(to, last);
+        }
+        let trusted = |number| load(number).filter(|_| !self.reach.doubts(to, number));
         let number = match in_vain {
-            Some(last) => (last + 1..uplinks.count()).chain(0..=last).find(|number| load(*number).is_some()),
-            None => uplinks.least(self.clos.start(meta.flow_hash), load),
-        };
-        let port = number.and_then(|number| uplinks.port(number))?;
+            Some(last) => {
+                let round = || (last + 1..uplinks.count()).chain(0..=last);
+                round().find(|number| trusted(*number).is_some()).or_else(|| round().find(|n| load(*n).is_some()))
+            }
+            None => {
+                let start = self.clos.start(meta.flow_hash);
+                uplinks.least(start, trusted).or_else(|| uplinks.least(start, load))
+            }
+        }?;
+        let port = uplinks.port(number)?;
         let tag = Tag { trip: Trip::Outbound, metrics: uplinks.metrics(now, Direction::Egress) };
         self.pat.insert(now, meta.flow_hash, Path { port, valid: true, origin: Origin::Request });
         self.counters.requests += 1;
-        if !self.clos.put(port, frame, meta, &tag) {
+        if self.clos.put(port, frame, meta, &tag) {
+            self.reach.sent(to, number);
+        } else {
             self.counters.untagged += 1;
             // Nobody will answer.
             self.pat.answer(meta.flow_hash);
@@ -129,16 +154,30 @@ impl CaftIngress {
         let start = if within { came } else { self.clos.start(meta.flow_hash) };
         let best = uplinks.least(start, weight);
         self.counters.no_second += u64::from(best.is_none());
+        let response = |second: Option<usize>| {
+            let pair_of_second = second.map_or([Metric::FAILED; 2], pair);
+            let metrics = match within {
+                true => Metrics::of(&[&pair_of_second]),
+                false => Metrics::of(&[&pair_of_second, &pair(came), first]),
+            };
+            let port = uplinks.port(second.unwrap_or(came));
+            metrics.ok().zip(port).map(|(metrics, port)| (port, Tag { trip: Trip::Inbound, metrics }))
+        };
         // T8: without a second way the first one is said to be the only one, by itself. Silence would look as if it
         // had not got the request here.
-        let second = best.map_or([Metric::FAILED; 2], pair);
-        let metrics = match within {
-            true => Metrics::of(&[&second]),
-            false => Metrics::of(&[&second, &pair(came), first]),
+        let (response, only) = (response(best), response(None));
+        let from = self.clos.source_host(frame, meta);
+        self.reach.heard(from, came);
+        let mut say = |(port, tag)| {
+            let made = self.clos.say(cx, port, &tag, frame, meta);
+            *(if made { &mut self.counters.responses_sent } else { &mut self.counters.unmade }) += 1;
         };
-        let (Ok(metrics), Some(port)) = (metrics, uplinks.port(best.unwrap_or(came))) else { return };
-        let made = self.clos.say(cx, port, &Tag { trip: Trip::Inbound, metrics }, frame, meta);
-        *(if made { &mut self.counters.responses_sent } else { &mut self.counters.unmade }) += 1;
+        response.map(&mut say);
+        // The second way may lead nowhere. That the first one does is said by itself then, or it would be taken for the
+        // one to blame.
+        if best.is_some_and(|number| self.reach.sent(from, number)) && !within {
+            only.map(&mut say);
+        }
     }
 
     /// T9, T10, 6a: a response has brought the second way.
@@ -153,6 +192,10 @@ impl CaftIngress {
             self.counters.orphans += 1;
             return;
         };
+        // It came by the one, in answer to what went by the other.
+        let far = self.clos.source_host(frame, meta);
+        self.reach.heard(far, arrived);
+        self.reach.heard(far, current);
         let (first, second, better) = match *tag.metrics {
             [e2, i2, e1, i1, up1, down1, up2, down2] => {
                 let way = |uplink, metrics: [Metric; 4]| Candidate { uplink, metrics: metrics.map(Some) };
