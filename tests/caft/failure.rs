@@ -322,6 +322,9 @@ fn an_answer_by_an_uplink_that_nothing_has_come_by_is_given_by_the_request_s_own
         let only = |tor: &Node| crate::tor::says(tor, UP[0], "88b5 86 ff 00 00", &flow.message(SYN));
         let delivered = |tor: &Node| goes(tor, DOWN[0], "", &flow.syn());
         assert_eq!(tor.send(UP[0], &request), [delivered(&tor), second(&tor)], "the first time");
+        tor.wait(99);
+        assert_eq!(tor.send(UP[0], &request), [delivered(&tor), second(&tor)], "something may be under way");
+        tor.wait(1);
         assert_eq!(tor.send(UP[0], &request), [delivered(&tor), only(&tor), second(&tor)]);
         // Of another host, and of this one.
         let other = Flow { from: (0, 1, 3), ..flow };
@@ -371,4 +374,24 @@ fn requests_in_vain_try_every_uplink_in_turn() {
     let request = with_tag(&flow.syn(), "88b5 04 00 00");
     let tried: Vec<u8> = (0..8).map(|_| agg.send(0, &request)[0].0).collect();
     assert_eq!(tried[..4].iter().copied().collect::<BTreeSet<_>>(), ups(&agg), "{tried:?}");
+}
+
+#[test]
+fn of_the_only_uplink_to_a_rack_the_core_that_was_chosen_stays() {
+    use weft::topo::{LinkChange, LinkException, Shape};
+    let except = vec![LinkException { a: "tor1-1".into(), b: "agg1-0".into(), change: LinkChange::Absent }];
+    let fabric = Shape::FatTree { k: 4 }.build_with(&options(), &except).expect("a fabric");
+    let names: Vec<String> = fabric.switches.iter().map(|s| s.name().into()).collect();
+    let mut net = Net::of(&fabric, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    for flow in both((0, 0, 2), (1, 1, 2)) {
+        for (host, answer, agg, f) in [
+            ("h0-0-2", "agg0-1 tor0-0 88b5 88 ff 00 00 00", "agg0-1", flow),
+            ("h1-1-2", "agg1-1 tor1-1 88b5 88 ff 00 00 00", "agg1-1", flow.back()),
+        ] {
+            let lines = tags(&net.send(host, &f.syn()));
+            assert_eq!(lines.last().map(String::as_str), Some(answer), "{lines:?}");
+            let path = net.node(agg).path(&f.syn()).expect("a path");
+            assert_eq!((path.valid, path.origin), (true, weft::pisa::pat::Origin::Request));
+        }
+    }
 }

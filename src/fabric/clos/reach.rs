@@ -1,6 +1,7 @@
 use crate::pisa::table::Registers;
+use crate::time::Instant;
 
-/// Remote hosts that are remembered, one a row of 24 bytes.
+/// Remote hosts that are remembered, one a row of 32 bytes.
 const ROWS: usize = 4096;
 
 /// What a ToR can tell of whether its uplinks lead to a remote host, and back: ToRs hear of links that have failed
@@ -16,6 +17,8 @@ const ROWS: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct Reach {
     rows: Registers<Row>,
+    /// Nanoseconds after which silence tells something.
+    patience: u64,
     /// Rows with a doubt: at rest there is nothing to look up.
     doubtful: u32,
 }
@@ -26,6 +29,8 @@ struct Row {
     fingerprint: u32,
     /// Something was sent by it since anything was heard by it.
     unheard: u64,
+    /// Since when that has been so of any.
+    since: Instant,
     /// Unheard, and a flow has waited for an answer in vain.
     doubted: u64,
 }
@@ -39,9 +44,9 @@ fn bit(uplink: usize) -> u64 {
 }
 
 impl Reach {
-    /// Nothing is known.
-    pub fn new() -> Self {
-        Reach { rows: Registers::new(ROWS), doubtful: 0 }
+    /// Nothing is known; a sound uplink is heard by within `patience` nanoseconds.
+    pub fn new(patience: u64) -> Self {
+        Reach { rows: Registers::new(ROWS), patience, doubtful: 0 }
     }
 
     /// Changes the host's row, if it has one.
@@ -54,15 +59,18 @@ impl Reach {
         }
     }
 
-    /// A request or an answer for the host with hash `host` leaves by `uplink`. Whether nothing has come by it since
-    /// an earlier one.
-    pub fn sent(&mut self, host: u64, uplink: usize) -> bool {
+    /// A request or an answer for the host with hash `host` leaves by `uplink` at `now`. Whether nothing has come by it
+    /// since an earlier one, long ago.
+    pub fn sent(&mut self, now: Instant, host: u64, uplink: usize) -> bool {
         let row = self.rows.at_mut(host);
         if row.fingerprint != fingerprint(host) {
             self.doubtful -= u32::from(row.doubted != 0);
             *row = Row { fingerprint: fingerprint(host), ..Row::default() };
         }
-        let unheard = row.unheard & bit(uplink) != 0;
+        if row.unheard == 0 {
+            row.since = now;
+        }
+        let unheard = row.unheard & bit(uplink) != 0 && now.since(row.since) >= self.patience;
         row.unheard |= bit(uplink);
         unheard
     }
@@ -93,38 +101,44 @@ impl Reach {
     }
 }
 
-impl Default for Reach {
-    fn default() -> Self {
-        Reach::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const HOST: u64 = 7 << 32 | 5;
+    const NOW: Instant = Instant(1_000);
 
     #[test]
     fn an_uplink_is_doubted_after_a_request_in_vain_until_something_comes_by_it() {
-        let mut reach = Reach::new();
+        let mut reach = Reach::new(100);
         reach.in_vain(HOST, 1);
         assert!(!reach.doubts(HOST, 1), "nothing was sent by it");
-        assert!(!reach.sent(HOST, 1));
+        assert!(!reach.sent(NOW, HOST, 1));
         assert!(!reach.doubts(HOST, 1), "it may yet be answered");
         reach.in_vain(HOST, 1);
         assert!(reach.doubts(HOST, 1) && !reach.doubts(HOST, 0));
         reach.heard(HOST, 0);
         assert!(reach.doubts(HOST, 1), "by another one");
-        assert!(reach.sent(HOST, 1), "the second one unheard");
         reach.heard(HOST, 1);
-        assert!(!reach.doubts(HOST, 1) && !reach.sent(HOST, 1));
+        assert!(!reach.doubts(HOST, 1) && reach.is_sure());
+    }
+
+    #[test]
+    fn silence_tells_something_after_a_while() {
+        let mut reach = Reach::new(100);
+        assert!(!reach.sent(NOW, HOST, 1) && !reach.sent(NOW + 99, HOST, 1));
+        assert!(!reach.sent(NOW + 100, HOST, 0), "the first one by it");
+        assert!(reach.sent(NOW + 100, HOST, 1));
+        reach.heard(HOST, 0);
+        reach.heard(HOST, 1);
+        assert!(!reach.sent(NOW + 150, HOST, 1) && !reach.sent(NOW + 249, HOST, 1));
+        assert!(reach.sent(NOW + 250, HOST, 1));
     }
 
     #[test]
     fn what_came_since_the_request_speaks_for_its_uplink() {
-        let mut reach = Reach::new();
-        reach.sent(HOST, 1);
+        let mut reach = Reach::new(100);
+        reach.sent(NOW, HOST, 1);
         reach.heard(HOST, 1);
         reach.in_vain(HOST, 1);
         assert!(!reach.doubts(HOST, 1));
@@ -132,14 +146,14 @@ mod tests {
 
     #[test]
     fn the_host_that_was_last_asked_for_has_the_row() {
-        let mut reach = Reach::new();
+        let mut reach = Reach::new(100);
         let other = 8 << 32 | 5;
-        reach.sent(HOST, 0);
+        reach.sent(NOW, HOST, 0);
         reach.in_vain(HOST, 0);
         reach.heard(other, 0);
         reach.in_vain(other, 0);
         assert!(reach.doubts(HOST, 0) && !reach.doubts(other, 0));
-        assert!(!reach.sent(other, 0));
+        assert!(!reach.sent(NOW, other, 0));
         assert!(!reach.doubts(HOST, 0) && reach.is_sure());
     }
 }

@@ -167,7 +167,7 @@ impl CaftIngress {
             // A core has one way to each pod.
             pat: PathTable::new(if config.clos.role == Role::Core { 1 } else { config.slots }, config.timeout),
             failures: FailureTable::new(config.failure_timeout),
-            reach: Reach::new(),
+            reach: Reach::new(config.timeout),
             decisions: Decisions::new(),
             counters: CaftCounters::default(),
         }

@@ -90,7 +90,7 @@ impl CaftIngress {
         self.pat.insert(now, meta.flow_hash, Path { port, valid: true, origin: Origin::Request });
         self.counters.requests += 1;
         if self.clos.put(port, frame, meta, &tag) {
-            self.reach.sent(to, number);
+            self.reach.sent(now, to, number);
         } else {
             self.counters.untagged += 1;
             // Nobody will answer.
@@ -168,15 +168,12 @@ impl CaftIngress {
         let (response, only) = (response(best), response(None));
         let from = self.clos.source_host(frame, meta);
         self.reach.heard(from, came);
-        let mut say = |(port, tag)| {
-            let made = self.clos.say(cx, port, &tag, frame, meta);
-            *(if made { &mut self.counters.responses_sent } else { &mut self.counters.unmade }) += 1;
-        };
-        response.map(&mut say);
         // The second way may lead nowhere. That the first one does is said by itself then, or it would be taken for the
         // one to blame.
-        if best.is_some_and(|number| self.reach.sent(from, number)) && !within {
-            only.map(&mut say);
+        let silent = best.is_some_and(|number| self.reach.sent(cx.now, from, number));
+        for (port, tag) in response.into_iter().chain(only.filter(|_| silent && !within)) {
+            let made = self.clos.say(cx, port, &tag, frame, meta);
+            *(if made { &mut self.counters.responses_sent } else { &mut self.counters.unmade }) += 1;
         }
     }
 
