@@ -26,6 +26,7 @@ mod bad_frames;
 mod caft;
 /// CAFT while a link under load fails and comes back.
 mod caft_failures;
+mod caft_pauses;
 /// Interfaces that go and come back, processes that die, changes while it runs.
 mod faults;
 /// Hosts talk: ping, TCP, UDP, fragments.

@@ -30,8 +30,11 @@
 //!   does any segment after such a pause.
 //! - **A request without a response** may have met a link that failed where this ToR can't see it (6i). The next one of
 //!   the same flow takes the next uplink of the ToR, and at an aggregation switch the next core after the one that led
-//!   nowhere: all are tried in turn. An aggregation switch that hears of a failure turns the flows away that it has there. That a request was dropped is not told to its
-//!   sender, whose connection would fail at once instead.
+//!   nowhere: all are tried in turn. An aggregation switch that hears of a failure turns the flows away that it has
+//!   there. That a packet was dropped is not told to its sender, whose connection would fail at once instead.
+//! - **ToRs remember which uplinks led to a remote host in vain** ([`Reach`]), and leave them out for that host until
+//!   something of it has come by them. Since the second way may be the one that leads nowhere, a ToR that has heard
+//!   nothing by it for a while answers by the first way too, as it does where there is no second (T8).
 //! - **Not TCP, and fragments**, are spread by hash, at aggregation switches over uplinks that lead on.
 //! - **A request that a link can't carry** goes on without its tag, and is counted; a message never does, it would be
 //!   a packet to a host that nobody sent.
