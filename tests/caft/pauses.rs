@@ -48,7 +48,8 @@ impl Talk {
     }
 
     fn cut(&mut self, which: impl Fn(&str, &str) -> bool) {
-        let links: Vec<_> = self.fabric.links.iter().filter(|link| which(&link.a.node, &link.b.node)).cloned().collect();
+        let links: Vec<_> =
+            self.fabric.links.iter().filter(|link| which(&link.a.node, &link.b.node)).cloned().collect();
         assert!(!links.is_empty());
         for end in links.iter().flat_map(|link| [&link.a, &link.b]) {
             let node: &mut Node = self.net.node(&end.node);
