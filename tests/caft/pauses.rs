@@ -127,6 +127,29 @@ fn between_two_pods_nothing_is_lost_once_a_failure_is_known() {
 }
 
 #[test]
+fn one_end_that_pauses_while_the_other_streams_loses_nothing_once_a_failure_is_known() {
+    // The stream keeps its way, so that nothing with a tag comes from its sender but answers.
+    for failure in [link("tor0-1", "agg0-0"), Failure::Cores("agg0-0".into()), Failure::Cores("agg1-1".into())] {
+        for flow in between((0, 1, 2), (1, 1, 2)) {
+            let mut talk = Talk::over(4, &failure);
+            let flows: Vec<_> = (1..=FLOWS).map(|port| flow.port(40_000 + port)).collect();
+            let mut round = || {
+                let mut lost: u64 = flows.iter().map(|flow| talk.deliver(*flow)).sum();
+                for _ in 0..PAUSE / 50 {
+                    lost += flows.iter().map(|flow| talk.deliver(flow.back())).sum::<u64>();
+                    talk.wait(50);
+                }
+                lost
+            };
+            let lost: Vec<u64> = (0..12).map(|_| round()).collect();
+            let (known, unknown) = (lost[2..].iter().sum::<u64>(), lost.iter().sum::<u64>());
+            // Streams that began by the dead uplink find out one by one.
+            assert!(known == 0 && unknown <= 2 * u64::from(FLOWS), "{failure:?}, {flow:?}: {lost:?}");
+        }
+    }
+}
+
+#[test]
 fn within_a_pod_nothing_is_lost_once_a_failure_is_known() {
     for failure in [link("tor0-0", "agg0-0"), link("tor0-1", "agg0-1")] {
         between((0, 1, 2), (0, 0, 2)).into_iter().for_each(|flow| judge(4, &failure, flow));

@@ -33,18 +33,18 @@ impl FailureTable {
         FailureTable { rows: Vec::with_capacity(ROWS), timeout }
     }
 
-    /// A tag tells the whole row of `pod`: what it does not name is sound. Whether it could be kept.
-    pub fn tell(&mut self, now: Instant, pod: Pod, failed: PortMask) -> bool {
+    /// A tag tells the whole row of `pod`: what it does not name is sound. With too many, the oldest is forgotten.
+    pub fn tell(&mut self, now: Instant, pod: Pod, failed: PortMask) {
         let timeout = self.timeout;
+        // In the order in which they were told.
         self.rows.retain(|row| row.pod != pod && is_news(row, now, timeout));
         if failed.is_empty() {
-            return true;
+            return;
         }
-        let room = self.rows.len() < ROWS;
-        if room {
-            self.rows.push(Row { pod, failed, told: now });
+        if self.rows.len() == ROWS {
+            self.rows.remove(0);
         }
-        room
+        self.rows.push(Row { pod, failed, told: now });
     }
 
     /// Ports that lead to no live link of `pod`.
@@ -75,4 +75,22 @@ impl FailureTable {
 
 fn is_news(row: &Row, now: Instant, timeout: u64) -> bool {
     timeout == 0 || now.since(row.told) <= timeout
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::PortId;
+
+    #[test]
+    fn of_too_many_pods_the_one_that_was_told_of_longest_ago_is_forgotten() {
+        let (mut table, failed) = (FailureTable::new(0), PortMask::only(PortId(3)));
+        let pod = |n: usize| Pod::V4(n as u32);
+        (0..ROWS).for_each(|n| table.tell(Instant(n as u64), pod(n), failed));
+        // What is told again is news.
+        table.tell(Instant(ROWS as u64), pod(0), failed);
+        table.tell(Instant(ROWS as u64 + 1), pod(ROWS), failed);
+        let of = |n| table.of(Instant(ROWS as u64 + 1), || Some(pod(n)));
+        assert_eq!([0, 1, 2, ROWS].map(of), [failed, PortMask::EMPTY, failed, failed]);
+    }
 }
