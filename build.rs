@@ -1,12 +1,12 @@
-//! Compiles bpf/*.bpf.c with libbpf-cargo; `port::xdp` embeds the objects.
+//! Compiles bpf/*.bpf.c with libbpf-cargo; `port::xdp` and `lab::congestion` embed the objects.
 
 use std::env;
 use std::path::PathBuf;
 
 use libbpf_cargo::SkeletonBuilder;
 
-/// The switch's program, and the yardstick and the generator of `weft bench` and `weft gen`.
-const PROGRAMS: [&str; 3] = ["weft", "redirect", "live"];
+/// The switch's program, the yardstick and the generator of `weft bench` and `weft gen`, and TCP without congestion control.
+const PROGRAMS: [&str; 4] = ["weft", "redirect", "live", "uncontrolled"];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

@@ -64,8 +64,9 @@ struct Restriction {
 const RESTRICTIONS: &[Restriction] = &[
     Restriction {
         paths: &["xsk_rs", "libxdp_sys", "libbpf_rs", "libbpf_sys"],
-        allowed: |_, at| is_within(at, "port::xdp"),
-        remedy: "the AF_XDP crates are named in port::xdp only: put what you need behind its interface",
+        allowed: |_, at| is_within(at, "port::xdp") || is_within(at, "lab::congestion"),
+        remedy: "the AF_XDP and BPF crates are named in port::xdp and lab::congestion only: put what you need behind \
+                 their interface",
     },
     Restriction {
         paths: &["unsafe", "allow_unsafe_code"],

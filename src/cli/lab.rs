@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use crate::config::scheme::cautions;
 use crate::config::{Selector, Setting, Tables, hello_interval};
 use crate::fault::Faults;
-use crate::lab::{self, DEFAULT_NAME, LabError, LabName, UpOptions};
+use crate::lab::{self, CongestionControl, DEFAULT_NAME, LabError, LabName, UpOptions};
 use crate::runtime::{self, RuntimeConfig, Source, SwitchInstance};
 use crate::topo::{DEFAULT_SEED, Fabric, FabricOptions, Shape};
 use crate::units::{BitRate, Duration};
@@ -57,6 +57,10 @@ pub(super) struct UpArgs {
     /// What a worker does when no frame waits
     #[arg(long, value_enum, default_value = "adaptive")]
     poll: Poll,
+    /// TCP congestion control of the hosts, e.g. cubic; `off` = a window of 2,000 segments whatever is lost, as PL2's
+    /// authors run TCP [default: the kernel's]
+    #[arg(long, value_name = "NAME")]
+    congestion_control: Option<CongestionControl>,
 }
 
 /// What goes with a shape on the command line, and stands in the file with `--file`. No defaults of
@@ -217,8 +221,12 @@ fn up(args: Box<UpArgs>) -> Outcome {
         name: args.name.clone(),
         workers: args.workers.into(),
         poll: Some(args.poll.into()),
+        congestion_control: args.congestion_control.clone(),
         server: Vec::new(),
     })?;
+    if let Some(control) = &report.congestion_control {
+        print(&control.to_string())?;
+    }
     print(&format!(
         "lab `{}` is up: {switches} switches and {hosts} hosts, built in {:.2} s, forwarding after {:.2} s",
         args.name,

@@ -28,6 +28,7 @@ use crate::config::ConfigError;
 pub mod net;
 
 mod build;
+mod congestion;
 mod down;
 mod exec;
 mod lock;
@@ -37,6 +38,7 @@ mod serve;
 mod status;
 mod up;
 
+pub use congestion::{CongestionControl, CongestionReport};
 pub use down::{DownReport, LeftOver, down};
 pub use exec::exec;
 pub use names::{DEFAULT_NAME, LabName};
@@ -72,6 +74,11 @@ pub enum LabError {
     /// The fabric has two nodes of one name, or a link to a node it does not have.
     #[error("the fabric can't be built: {0}; mend the topology")]
     BadFabric(String),
+    /// The kernel does not know it.
+    #[error(
+        "this kernel has no TCP congestion control `{0}`: choose of those in `sysctl net.ipv4.tcp_available_congestion_control`, or `off`"
+    )]
+    CongestionControl(String),
     /// A namespace, a veth or an address.
     #[error(transparent)]
     Net(#[from] net::NetError),
@@ -140,6 +147,7 @@ impl LabError {
             | LabError::NotUp(_)
             | LabError::UnknownNode { .. }
             | LabError::BadFabric(_)
+            | LabError::CongestionControl(_)
             | LabError::OpenFiles(_)
             | LabError::Config(_) => 2,
             LabError::Net(e) if e.is_permission() => 2,

@@ -20,7 +20,7 @@ use super::build::build;
 use super::lock::LockFile;
 use super::net::Namespace;
 use super::plan::Plan;
-use super::{LabError, LabName};
+use super::{CongestionControl, CongestionReport, LabError, LabName, congestion};
 use crate::config::PollMode;
 use crate::runtime;
 use crate::topo::Fabric;
@@ -46,6 +46,8 @@ pub struct UpOptions {
     pub workers: usize,
     /// How idle workers wait; `None` leaves it to the runtime.
     pub poll: Option<PollMode>,
+    /// What TCP of the hosts does about congestion; `None` leaves it to the kernel.
+    pub congestion_control: Option<CongestionControl>,
     /// The command that runs the switches, to which `--state DIR` is added; it must call
     /// [`super::serve`]. Empty means this program's own `lab-serve`.
     pub server: Vec<OsString>,
@@ -58,6 +60,8 @@ pub struct UpReport {
     pub pid: u32,
     /// Where its files are.
     pub state_dir: PathBuf,
+    /// What TCP of the hosts does about congestion, if that was asked for.
+    pub congestion_control: Option<CongestionReport>,
     /// Time to namespaces, veths and addresses.
     pub built_in: Duration,
     /// Time to all switches forwarding, all in all.
@@ -89,12 +93,15 @@ pub fn up(options: &UpOptions) -> Result<UpReport, LabError> {
         fs::write(&path, config.to_toml()).map_err(LabError::file("cannot write", path))?;
     }
     build(name, &plan, keep_going)?;
+    let hosts = plan.hosts.iter().map(|host| Namespace::open(&name.namespace(&host.name)));
+    let control = options.congestion_control.as_ref();
+    let congestion_control = control.map(|control| congestion::set(control, hosts)).transpose()?;
     let built_in = start.elapsed();
 
     let pid = lab.start(&options.server)?;
     lab.wait_ready(READY_TIMEOUT + READY_PER_PORT * ports(&plan) as u32, keep_going)?;
     lab.keep();
-    Ok(UpReport { pid, state_dir: name.state_dir(), built_in, ready_in: start.elapsed() })
+    Ok(UpReport { pid, state_dir: name.state_dir(), congestion_control, built_in, ready_in: start.elapsed() })
 }
 
 /// Switch ports of all links: a host's link has one, any other two.

@@ -28,6 +28,7 @@ mod caft;
 mod caft_failures;
 mod caft_pauses;
 /// Interfaces that go and come back, processes that die, changes while it runs.
+mod congestion;
 mod faults;
 /// Hosts talk: ping, TCP, UDP, fragments.
 mod hosts;

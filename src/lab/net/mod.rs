@@ -36,6 +36,11 @@ impl NetError {
         self.cause.raw_os_error().map(Errno::from_raw)
     }
 
+    /// Whether there is no such thing.
+    pub fn is_not_found(&self) -> bool {
+        self.cause.kind() == io::ErrorKind::NotFound
+    }
+
     /// Whether the caller lacks a privilege (as opposed to the request being wrong).
     pub fn is_permission(&self) -> bool {
         self.cause.kind() == io::ErrorKind::PermissionDenied
