@@ -50,6 +50,17 @@ pub enum Lookup {
     Taken,
 }
 
+/// What a packet is to do: go on, or look for a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By the flow's port.
+    Kept(PortId),
+    /// There is none, or it can't be used: one may be looked for.
+    Wanted,
+    /// There is none, and none can be kept ([`Lookup::Taken`]).
+    Untracked,
+}
+
 /// A live entry, for showing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -186,6 +197,16 @@ impl PathTable {
             slot.last = tick;
         }
         found
+    }
+
+    /// The way of the flow with `hash`, of which a packet came at `now`, if it leads by one of `usable`.
+    #[inline]
+    pub fn way(&mut self, now: Instant, hash: u64, usable: PortMask) -> Way {
+        match self.lookup(now, hash) {
+            Lookup::Own(path) if path.valid && usable.contains(path.port) => Way::Kept(path.port),
+            Lookup::Own(_) | Lookup::Free => Way::Wanted,
+            Lookup::Taken => Way::Untracked,
+        }
     }
 
     /// The port of the flow with `hash`, of which a packet came at `now`, if it has a valid path by one of `usable`. A

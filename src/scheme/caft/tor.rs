@@ -3,7 +3,7 @@ use crate::fabric::Handled;
 use crate::fabric::clos::{Clos, Direction, ends_of_message};
 use crate::frame::Frame;
 use crate::id::{PortId, PortMask};
-use crate::pisa::pat::{Lookup, Origin, Path};
+use crate::pisa::pat::{Lookup, Origin, Path, Way};
 use crate::pisa::table::Group;
 use crate::pisa::{Context, Meta, Queue, Verdict};
 use crate::time::Instant;
@@ -31,11 +31,10 @@ impl CaftIngress {
         if !Clos::is_tracked(frame, &meta.headers) {
             return self.by_hash(group, frame, meta); // T5
         }
-        match self.pat.lookup(now, meta.flow_hash) {
-            // T2
-            Lookup::Own(path) if path.valid && group.serving().contains(path.port) => Some(path.port),
-            Lookup::Own(_) | Lookup::Free => self.open(now, group, frame, meta), // T3, T4
-            Lookup::Taken => {
+        match self.pat.way(now, meta.flow_hash, group.serving()) {
+            Way::Kept(port) => Some(port),                     // T2
+            Way::Wanted => self.open(now, group, frame, meta), // T3, T4
+            Way::Untracked => {
                 self.counters.untracked += 1;
                 self.by_hash(group, frame, meta)
             }

@@ -3,7 +3,7 @@ use crate::fabric::Handled;
 use crate::fabric::clos::{Clos, Direction, ends, ends_of_message};
 use crate::frame::Frame;
 use crate::id::PortId;
-use crate::pisa::pat::{Lookup, Origin, Path};
+use crate::pisa::pat::{Lookup, Origin, Path, Way};
 use crate::pisa::table::Group;
 use crate::pisa::{Context, Meta, Queue, Verdict};
 use crate::time::Instant;
@@ -24,10 +24,10 @@ impl ExpeditusIngress {
         if !Clos::is_tracked(frame, &meta.headers) {
             return group.pick(meta.flow_hash);
         }
-        match self.pat.lookup(now, meta.flow_hash) {
-            Lookup::Own(path) if path.valid && group.serving().contains(path.port) => Some(path.port),
-            Lookup::Own(_) | Lookup::Free => self.open(now, group, frame, meta),
-            Lookup::Taken => {
+        match self.pat.way(now, meta.flow_hash, group.serving()) {
+            Way::Kept(port) => Some(port),
+            Way::Wanted => self.open(now, group, frame, meta),
+            Way::Untracked => {
                 self.counters.untracked += 1;
                 group.pick(meta.flow_hash)
             }
