@@ -15,4 +15,5 @@ mod prop;
 mod rig;
 mod room;
 mod segment;
+mod show;
 mod tor;

@@ -18,10 +18,10 @@ fn expected(what: Show) -> &'static [&'static str] {
         // ECMP has none of them.
         Show::Meters => &["ecmp keeps no meters"],
         Show::Groups => &["ecmp keeps no groups"],
-        Show::Flows => &["ecmp keeps no flows"],
-        Show::Dre => &["ecmp keeps no dre"],
-        Show::Pat => &["ecmp keeps no pat"],
-        Show::Failures => &["ecmp keeps no failures"],
+        Show::Flows => &["ecmp keeps no state of flows"],
+        Show::Dre => &["ecmp keeps no load of links"],
+        Show::Pat => &["ecmp keeps no path allocation table"],
+        Show::Failures => &["ecmp keeps no failure table"],
         Show::Neighbours => &["address", "10.0.0.2", "fd00::3", "station", "h0-0-3"],
     }
 }
