@@ -103,7 +103,7 @@ fn scheme_tables(report: &Report, tables: &Map<String, Value>) -> impl Iterator<
 /// That the switch has nothing of what was asked for by `word`, and whether that is its scheme's doing or its tier's.
 fn keeps_no(report: &Report, word: &str) -> String {
     let thing = match word {
-        "dre" => "load of links to the tier above (dre)",
+        "dre" => "load estimates (dre)",
         "pat" => "path allocation table",
         "failures" => "failure table",
         "flows" => "state of flows",
@@ -303,10 +303,10 @@ mod tests {
     #[test]
     fn who_keeps_no_such_thing_is_named_the_scheme_or_the_tier_and_an_empty_table_is_another_matter() {
         for (role, selector, shown, expected) in [
-            ("tor", "ecmp", r#""dre":null"#, "the selector ecmp keeps no load of links to the tier above (dre)"),
+            ("tor", "ecmp", r#""dre":null"#, "the selector ecmp keeps no load estimates (dre)"),
             ("core", "ecmp", r#""pat":null"#, "the selector ecmp keeps no path allocation table"),
             ("tor", "hula", r#""meters":null"#, "the selector hula keeps no meters"),
-            ("core", "caft", r#""dre":null"#, "a core keeps no load of links to the tier above (dre)"),
+            ("core", "caft", r#""dre":null"#, "a core keeps no load estimates (dre)"),
             ("core", "expeditus", r#""pat":null"#, "a core keeps no path allocation table"),
             ("core", "expeditus", r#""failures":null"#, "the selector expeditus keeps no failure table"),
             ("tor", "caft", r#""failures":null,"uplinks":[]"#, "a ToR keeps no failure table\n\nno uplinks"),

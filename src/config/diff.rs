@@ -131,7 +131,12 @@ pub fn diff(old: &SwitchConfig, layout: &Layout, new: &SwitchConfig) -> Result<P
                 }
                 if let Some(id) = layout.port(name) {
                     plan.commands.push(Command::SetPort(id, numbered()));
-                    plan.summary.push(format!("port `{name}` changed"));
+                    if was.enabled != port.enabled {
+                        plan.summary.push(format!("port `{name}` is {}", if port.enabled { "up" } else { "down" }));
+                    }
+                    if *was != (PortConfig { enabled: was.enabled, ..port.clone() }) {
+                        plan.summary.push(format!("port `{name}` changed"));
+                    }
                 }
             }
         }

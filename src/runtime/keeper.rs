@@ -408,7 +408,13 @@ impl Kept {
                 Some(source) => source.load().map_err(|e| e.to_string())?,
                 None => return Err("this switch was not started from a file: change its ports with `weft port`".into()),
             },
-            Change::Add(port) => self.config.with_port(port_config(&port), &port.routes),
+            Change::Add(port) => {
+                let config = port_config(&port);
+                if let Some(reason) = self.config.no_uplink_for(&config) {
+                    return Err(reason);
+                }
+                self.config.with_port(config, &port.routes)
+            }
             Change::Del(interface) => self.config.without_port(&interface)?,
             Change::Up(interface) => self.config.with_enabled(&interface, true)?,
             Change::Down(interface) => self.config.with_enabled(&interface, false)?,

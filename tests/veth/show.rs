@@ -19,7 +19,7 @@ fn expected(what: Show) -> &'static [&'static str] {
         Show::Meters => &["ecmp keeps no meters"],
         Show::Groups => &["ecmp keeps no groups"],
         Show::Flows => &["ecmp keeps no state of flows"],
-        Show::Dre => &["ecmp keeps no load of links"],
+        Show::Dre => &["ecmp keeps no load estimates"],
         Show::Pat => &["ecmp keeps no path allocation table"],
         Show::Failures => &["ecmp keeps no failure table"],
         Show::Neighbours => &["address", "10.0.0.2", "fd00::3", "station", "h0-0-3"],
