@@ -277,13 +277,18 @@ fn a_running_switch_keeps_pod_and_table_and_no_uplink_changes_its_number_unasked
     assert_eq!(kept(&old, &edited("\"10.0.0.0/16\"", "\"10.0.0.0/15\"")), "`pod`");
     // Without the first, the others would move up.
     let hint = "keeps it; it can be removed and added)";
+    let mut file = old.clone();
+    file.ports.remove(1);
     assert_eq!(
-        kept(&old, &old.without_port("up0").unwrap()),
+        kept(&old, &file),
         format!(
             "`uplinks` (uplinks = 3 at the top keeps it), `uplink` of port `up1` (uplink = 1 {hint}, \
              `uplink` of port `up2` (uplink = 2 {hint}"
         )
     );
+    // `weft port` has them keep their numbers.
+    let taken = old.without_port("up0").unwrap();
+    assert_eq!((kept(&old, &taken), taken.uplink_numbers()), (String::new(), vec![None, Some(1), Some(2)]));
     let mut turned = old.clone();
     turned.ports.reverse();
     assert!(kept(&old, &turned).starts_with(&format!("`uplink` of port `up2` (uplink = 2 {hint}")));
