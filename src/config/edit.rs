@@ -24,8 +24,8 @@ impl SwitchConfig {
     }
 
     /// Without the port on `interface`. A route that led by it alone stays and leads nowhere, so that
-    /// no shorter prefix takes its packets. Where the scheme goes by them, the other uplinks keep their numbers, and this
-    /// one counts as absent.
+    /// no shorter prefix takes its packets. Where the scheme goes by them, the other uplinks keep their numbers, and
+    /// this one counts as absent.
     ///
     /// # Errors
     /// There is no such port: a sentence that names those there are.

@@ -270,8 +270,8 @@ impl Clos {
         headers.end - headers.l3 <= room(to.tx_mtu, headers.l3 - u16::from(meta.tag) + len as u16)
     }
 
-    /// Sends a message with `tag` about `packet` by `port`, ahead of data unless there are too many; whether it could be
-    /// made. One that can't is like one lost.
+    /// Sends a message with `tag` about `packet` by `port`, ahead of data unless there are too many; whether it could
+    /// be made. One that can't is like one lost.
     pub fn say(&mut self, cx: &mut Context<'_>, port: PortId, tag: &Tag, packet: &Frame, meta: &Meta) -> bool {
         let Some(to) = self.ports[port.index()] else { return false };
         let out = if cx.outbox.has_room() { cx.pool.alloc() } else { None };
