@@ -62,15 +62,16 @@ pub struct NewPort {
     pub interface: String,
     /// What is at the other end.
     pub kind: PortKind,
-    /// Rate to pace it to; 0 = unlimited.
+    /// Rate to pace it to; 0 = unlimited. Of this and what follows: if it is not said, as the switch was told last of a
+    /// port on this interface and of this kind, else the default.
     #[serde(default)]
-    pub rate: BitRate,
+    pub rate: Option<BitRate>,
     /// MTU in bytes of L3; none: the interface's.
     #[serde(default)]
     pub mtu: Option<u16>,
     /// Where its XDP program hooks in.
     #[serde(default)]
-    pub mode: XdpMode,
+    pub mode: Option<XdpMode>,
     /// Destination MAC on this fabric link.
     #[serde(default)]
     pub peer_mac: Option<MacAddr>,

@@ -188,8 +188,10 @@ impl Finder {
 
     fn count(&self, what: &str) -> u64 {
         let tables = self.plane.show(self.now, Topic::Paths);
-        let row = tables.iter().filter(|t| t.name == "allocation").flat_map(|t| &t.rows).find(|r| r[0] == what.into());
-        if let Some([_, Cell::Int(n)]) = row.map(Vec::as_slice) { *n } else { panic!("no {what}") }
+        match tables.iter().find(|t| t.name == "allocation").and_then(|counts| counts.get(what)) {
+            Some(Cell::Int(n)) => *n,
+            _ => panic!("no {what}"),
+        }
     }
 }
 

@@ -209,8 +209,9 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         // Selectors.
         (tor("selector = \"best\"", "", "", ""), "t.toml:3:12: selector `best` is not a selector: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\", \"p4te\", \"caft\" or \"expeditus\""),
         // Shape.
-        (tor("nmae = \"x\"", "", "", ""), "t.toml:3:1: unknown key `nmae`: write one of `name`, `role`, `id`, `selector`, `seed`, `mac`, `router_ipv4`, `router_ipv6`, `uplinks`, `segment`, `pod`, `runtime`, `queues`, `hello`, `flowlet`, `p4te`, `hula`, `caft`, `port`, `route`"),
-        (tor("", "", "mut = 1500", ""), "t.toml:11:1: port \"up0\": unknown key `mut`: write one of `interface`, `kind`, `rate`, `mtu`, `mode`, `enabled`, `pass_to_kernel`, `peer_mac`, `hello`, `fault`, `uplink`"),
+        (tor("nmae = \"x\"", "", "", ""), "t.toml:3:1: unknown key `nmae`: write `name`"),
+        (tor("", "", "mut = 1500", ""), "t.toml:11:1: port \"up0\": unknown key `mut`: write `mtu`"),
+        (tor("", "", "", "[runtimes]\ncore = 1"), "t.toml:12:2: unknown table `runtimes`: write `runtime`"),
         (tor("", "", "", "[runtime]\ncpu = 1"), "t.toml:13:1: runtime: unknown key `cpu`: write one of `poll`, `workers`, `core`, `frames`, `control`"),
         (tor("", "mode = \"fast\"", "", ""), "t.toml:7:8: port \"h0\": mode: unknown value `fast`: write `native` or `generic`"),
         (tor("", "mtu = \"1500\"", "", ""), "t.toml:7:7: port \"h0\": mtu: invalid type: string \"1500\": write a whole number without quotes"),

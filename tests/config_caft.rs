@@ -94,15 +94,15 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         ("[pod]\nipv4 = \"10.0.0.0\"", &[""], "t.toml:4:8: pod: ipv4 `10.0.0.0` is not a prefix: write \"10.0.0.0/16\""),
         ("[pod]\nipv4 = \"10.0.7.0/16\"", &[""], "t.toml:4:8: pod: ipv4 10.0.7.0/16 has host bits set: write \"10.0.0.0/16\""),
         ("[pod]\nipv6 = \"::/0\"", &[""], "t.toml:4:8: pod: ipv6 ::/0 covers every address: write the pod's prefix, like \"fd00::/48\""),
-        ("[pod]\nipv4 = \"10.1.0.0/16\"\n[segment]\nipv4 = \"10.0.0.1/24\"", &[""], "t.toml:4:8: pod: ipv4 10.1.0.0/16 does not hold the [segment] 10.0.0.0/24: write a prefix that does"),
-        ("[pod]\nipv6 = \"fd00:0:0:7::/64\"\n[segment]\nipv6 = \"fd00::1/48\"", &[""], "t.toml:4:8: pod: ipv6 fd00:0:0:7::/64 does not hold the [segment] fd00::/48: write a prefix that does"),
+        ("[pod]\nipv4 = \"10.1.0.0/16\"\n[segment]\nipv4 = \"10.0.0.1/24\"", &[""], "t.toml:4:8: pod: ipv4 10.1.0.0/16 does not hold the [segment] 10.0.0.0/24: write one that does, like \"10.0.0.0/16\""),
+        ("[pod]\nipv6 = \"fd00:0:0:7::/64\"\n[segment]\nipv6 = \"fd00::1/48\"", &[""], "t.toml:4:8: pod: ipv6 fd00:0:0:7::/64 does not hold the [segment] fd00::/48: write one that does, like \"fd00::/48\""),
         ("uplinks = 0", &[""], "t.toml:3:11: uplinks 0 is out of range: write 1 to 64"),
         ("uplinks = 65", &[""], "t.toml:3:11: uplinks 65 is out of range: write 1 to 64"),
         ("uplinks = 300", &[""], "t.toml:3:11: uplinks 300 is out of range: write 1 to 64"),
         ("uplinks = 1", &["", ""], "t.toml:3:11: uplinks 1 is less than the 2 up ports: write 2"),
         ("", &["uplink = 64"], "t.toml:10:10: port \"up0\": uplink 64 is out of range: write 0 to 63"),
-        ("", &["uplink = 3"], "t.toml:10:10: port \"up0\": uplink 3 is none of the switch's uplinks, 0 to 0: write uplinks = 4 at the top, or a lower number"),
-        ("uplinks = 3", &["uplink = 3"], "t.toml:10:10: port \"up0\": uplink 3 is none of the switch's uplinks, 0 to 2: write uplinks = 4 at the top, or a lower number"),
+        ("", &["uplink = 3"], "t.toml:10:10: port \"up0\": uplink 3 is none of the switch's 1, its up ports: write uplinks = 4 at the top, or however many the tier has"),
+        ("uplinks = 3", &["uplink = 3"], "t.toml:10:10: port \"up0\": uplink 3 is none of 3, which are numbered from 0: write 0 to 2"),
         ("", &["uplink = 1", "uplink = 1"], "t.toml:14:10: port \"up1\": uplink 1 is port \"up0\"'s already: write another, or leave it out"),
     ];
     let wrong: Vec<_> = cases
@@ -118,6 +118,40 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         refusal(&host),
         "t.toml:7:10: port \"h0\": uplink on a host port, which leads to no tier above: take it out"
     );
+}
+
+#[test]
+fn a_missing_pod_is_asked_for_in_the_families_that_are_there_by_a_prefix_that_holds_them() {
+    let refused = |role, ports: &str, rest: &str| {
+        refusal(&format!("name = \"s\"\nrole = \"{role}\"\nselector = \"caft\"\n{ports}{rest}"))
+    };
+    let up = "[[port]]\ninterface = \"u\"\nkind = \"up\"\n";
+    let agg = format!("{up}[[port]]\ninterface = \"d\"\nkind = \"down\"\n");
+    let route = |prefix: &str, port: &str| format!("[[route]]\nprefix = \"{prefix}\"\nports = [\"{port}\"]\n");
+    let none = |role: &str, like: &str| {
+        format!(
+            "t.toml:3:12: selector caft tells pods apart, and role {role} has no [pod]: \
+             write [pod] with what its racks have in common, like {like}"
+        )
+    };
+    // A /22 is in one /16, a /12 is its own; of fd00:7:8:9::/64 48 bits are fd00:7:8.
+    let segment = "[segment]\nipv4 = \"172.20.7.1/22\"\nipv6 = \"fd00:7:8:9::1/64\"\n";
+    assert_eq!(refused("tor", up, segment), none("tor", "ipv4 = \"172.20.0.0/16\", ipv6 = \"fd00:7:8::/48\""));
+    let wide = "[segment]\nipv4 = \"172.20.7.1/12\"\n";
+    assert_eq!(refused("tor", up, wide), none("tor", "ipv4 = \"172.16.0.0/12\""));
+    // By what leads down: 10.3.4.0/24 and 10.3.7.0/24 are in 10.3.4.0/22. What leads up is elsewhere.
+    let down = ["10.3.4.0/24", "10.3.7.0/24"].map(|prefix| route(prefix, "d")).concat();
+    let routes = down.clone() + &route("10.9.0.0/16", "u") + &route("fd00::/16", "u");
+    assert_eq!(refused("agg", &agg, &routes), none("agg", "ipv4 = \"10.3.0.0/16\""));
+    // And one family without the other.
+    let pod = "[pod]\nipv6 = \"fd00:3::/48\"\n";
+    assert_eq!(
+        refused("agg", &agg, &(pod.to_string() + &down)),
+        "t.toml:10:1: pod: ipv4 is missing, and selector caft tells pods apart: \
+         write a prefix that holds what its down ports lead to, 10.3.4.0/22, like ipv4 = \"10.3.0.0/16\""
+    );
+    let pod = "[pod]\nipv4 = \"10.3.0.0/16\"\n";
+    parse(&format!("name = \"s\"\nrole = \"agg\"\nselector = \"caft\"\n{agg}{pod}{routes}"));
 }
 
 #[test]
@@ -144,7 +178,7 @@ fn switches_of_a_pod_are_told_which_and_cores_are_in_none() {
             refusal(&selected(selector, &format!("{segment}[pod]\nipv6 = \"fd00::/48\""), &[""])),
             format!(
                 "t.toml:7:1: pod: ipv4 is missing, and selector {selector} tells pods apart: \
-                 write the pod's prefix, which holds the [segment] 10.0.0.0/24"
+                 write a prefix that holds the [segment] 10.0.0.0/24, like ipv4 = \"10.0.0.0/16\""
             )
         );
 
@@ -162,6 +196,21 @@ fn switches_of_a_pod_are_told_which_and_cores_are_in_none() {
     // Others need none of it, and may have it.
     parse(&selected("ecmp", "", &[""]));
     parse(&selected("ecmp", &format!("uplinks = 7\n{POD}"), &["uplink = 6"]));
+}
+
+#[test]
+fn written_out_with_its_defaults_a_configuration_says_the_uplinks_numbers_and_is_the_same() {
+    let config = parse(&selected("caft", POD, &["", "uplink = 0"]));
+    let written = config.with_uplinks_written();
+    let text = written.to_toml();
+    assert_eq!(parse(&text), written);
+    assert!(text.contains("uplinks = 2\n"), "{text}");
+    let of = |port: &str| text.split("[[port]]").find(|part| part.contains(port)).unwrap().to_string();
+    assert!(of("\"up0\"").contains("uplink = 1\n") && of("\"up1\"").contains("uplink = 0\n"), "{text}");
+    assert!(!of("\"h0\"").contains("uplink"), "{text}");
+    assert_eq!((written.uplink_count(), written.uplink_numbers()), (config.uplink_count(), config.uplink_numbers()));
+    // Without any there is nothing to number.
+    assert_eq!(parse(&tor("", &[])).with_uplinks_written().uplinks, None);
 }
 
 #[test]
@@ -199,6 +248,11 @@ fn they_run_on_one_worker_and_say_what_an_unpaced_port_counts_as() {
             )]
         );
         assert_eq!(said("rate = \"1Gbit\""), Vec::<String>::new());
+        // 64 and 64 are one more than a tag counts. Expeditus sends one tier's at a time.
+        let many = |n| cautions(&parse(&selected(selector, &format!("uplinks = {n}\n{POD}"), &["rate = \"1Gbit\""])));
+        assert_eq!(many(63), Vec::<String>::new());
+        let told = many(64).iter().any(|said| said.contains("127 at most: with uplinks = 64 on both"));
+        assert_eq!(told, selector == "caft");
     }
 }
 
@@ -223,13 +277,18 @@ fn a_running_switch_keeps_pod_and_table_and_no_uplink_changes_its_number_unasked
     assert_eq!(kept(&old, &edited("\"10.0.0.0/16\"", "\"10.0.0.0/15\"")), "`pod`");
     // Without the first, the others would move up.
     let hint = "keeps it; it can be removed and added)";
+    let mut file = old.clone();
+    file.ports.remove(1);
     assert_eq!(
-        kept(&old, &old.without_port("up0").unwrap()),
+        kept(&old, &file),
         format!(
             "`uplinks` (uplinks = 3 at the top keeps it), `uplink` of port `up1` (uplink = 1 {hint}, \
              `uplink` of port `up2` (uplink = 2 {hint}"
         )
     );
+    // `weft port` has them keep their numbers.
+    let taken = old.without_port("up0").unwrap();
+    assert_eq!((kept(&old, &taken), taken.uplink_numbers()), (String::new(), vec![None, Some(1), Some(2)]));
     let mut turned = old.clone();
     turned.ports.reverse();
     assert!(kept(&old, &turned).starts_with(&format!("`uplink` of port `up2` (uplink = 2 {hint}")));
@@ -247,10 +306,25 @@ fn a_running_switch_keeps_pod_and_table_and_no_uplink_changes_its_number_unasked
     let port = PortConfig { interface: "new".into(), uplink: None, ..written.ports[1].clone() };
     let with = without.with_port(port.clone(), &[]);
     assert_eq!((kept(&without, &with), with.uplink_numbers()[3]), (String::new(), Some(1)));
-    let given = without.with_port(PortConfig { uplink: Some(2), ..port }, &[]);
+    let given = without.with_port(PortConfig { uplink: Some(2), ..port.clone() }, &[]);
     assert!(given.validate().unwrap_err().to_string().contains("uplink 2 is port \"up2\"'s already"));
 
+    // What `weft port add` is told of one that the switch has no place for works while it runs, or says what does.
+    let refused = |config: &SwitchConfig, uplink| config.no_uplink_for(&PortConfig { uplink, ..port.clone() });
+    assert_eq!([refused(&without, None), refused(&without, Some(1))], [None, None]);
+    let five = refused(&without, Some(5)).unwrap();
+    assert_eq!(five, "port `new` can't be uplink 5: the switch has 3, numbered from 0; say --uplink 1, which is free");
+    let full = |needed| {
+        format!(
+            "port `new` would be an uplink more than the 3 that the running switch has: \
+             write uplinks = {needed} and the port in its file, and restart it"
+        )
+    };
+    assert_eq!([None, Some(5)].map(|n| refused(&written, n)), [Some(full(4)), Some(full(6))]);
+    assert_eq!(refused(&old, None), Some(full(4)), "also without uplinks in its file");
+
     // No other scheme looks at them.
+    assert_eq!(refused(&SwitchConfig { selector: Selector::Ecmp, ..old.clone() }, None), None);
     let other = SwitchConfig { selector: Selector::Ecmp, ..old };
     assert_eq!(kept(&other, &other.without_port("up0").unwrap()), "");
     assert_eq!(kept(&other, &SwitchConfig { uplinks: Some(9), ..other.clone() }), "");

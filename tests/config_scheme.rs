@@ -223,13 +223,14 @@ fn settings_say_what_a_file_would() {
 fn a_wrong_setting_is_named_and_told_what_a_file_would_be() {
     // One case a line, however long, reads best as a table.
     #[rustfmt::skip]
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["queues.packets=5", "p4te.flowlet_gap=soon"], "--set p4te.flowlet_gap=soon: p4te: flowlet_gap `soon` is not a time: write a number and a unit, like \"10ms\", \"1s\" or \"0\""),
         (&["p4te.delta=1", "queues.packets=0", "p4te.cir=0.96"], "--set p4te.cir=0.96: p4te: cir 0.96 is above pir 0.95, no link would be yellow: write 0.95 or less, or a higher pir\n--set queues.packets=0: queues: packets 0 is out of range: write 1 to 1048576"),
         (&["hello.interval=1us"], "--set hello.interval=1us: hello: interval 1us is out of range: write 1ms to 10s, or \"0\" for no hellos"),
+        (&["cafe.slots=1024"], "--set cafe.slots=1024: unknown table `cafe`: write `caft`"),
         (&["flowlet.size=1"], "--set flowlet.size=1: flowlet: unknown key `size`: write `gap` or `slots`"),
         (&["queues.packets=many"], "--set queues.packets=many: queues: packets: invalid type: string \"many\": write a whole number without quotes"),
-        (&["hula.period=1ms", "runtime.workers=2"], "--set runtime.workers=2: runtime: unknown key `runtime`: write one of `queues`, `hello`, `flowlet`, `p4te`, `hula`, `caft`"),
+        (&["hula.period=1ms", "runtime.workers=2"], "--set runtime.workers=2: unknown table `runtime`: write one of `queues`, `hello`, `flowlet`, `p4te`, `hula`, `caft`"),
         (&["p4te.delta=1", "p4te.delta=2"], "--set p4te.delta=2: delta is set by --set p4te.delta=1 already: take one out"),
         (&["p4te.ack=safe\nwindow = 1"], "--set p4te.ack=safe\nwindow = 1: p4te: ack: unknown value `safe, window = 1`: write `safe` or `paper`"),
     ];

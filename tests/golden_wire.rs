@@ -4,7 +4,8 @@
 mod golden;
 
 use golden::{dump, hex};
-use weft::wire::{Headers, L3, ipv4, ipv6, parse};
+use weft::fabric::reply::tags;
+use weft::wire::{Headers, L3, ethernet, ipv4, ipv6, parse};
 
 /// (what it is, the frame, what the parser says): `drop <reason>` if it is no Ethernet frame, else
 /// `<kind> l3 l4 end proto`, the number of tags, ports, fragment state and fault where there are any.
@@ -22,8 +23,9 @@ fn describe(frame: &[u8]) -> String {
         L3::Ipv6 => "ipv6".into(),
     };
     let mut text = format!("{kind} l3={} l4={} end={} proto={}", h.l3, h.l4, h.end, h.proto);
-    if h.tags() > 0 {
-        text += &format!(" tags={}", h.tags());
+    let tags = tags(frame, &h).len() / ethernet::TAG_LEN;
+    if tags > 0 {
+        text += &format!(" tags={tags}");
     }
     if let Some(ports) = h.ports(frame) {
         text += &format!(" ports={}>{}", ports >> 16, ports & 0xffff);

@@ -345,6 +345,18 @@ proptest! {
 }
 
 #[test]
+fn a_port_that_is_taken_out_of_service_is_told_as_down_and_what_else_changed_beside() {
+    let text = "name = \"t\"\nrole = \"tor\"\n[[port]]\ninterface = \"h0\"\nkind = \"host\"\n";
+    let old = SwitchConfig::parse(text, "t").unwrap();
+    let summary = |new: &SwitchConfig| diff::diff(&old, &Layout::of(&old), new).unwrap().summary;
+    let mut down = old.with_enabled("h0", false).unwrap();
+    assert_eq!(summary(&down), ["port `h0` is down"]);
+    assert_eq!(diff::diff(&down, &Layout::of(&down), &old).unwrap().summary, ["port `h0` is up"]);
+    down.ports[0].rate = weft::units::BitRate(1_000_000);
+    assert_eq!(summary(&down), ["port `h0` is down", "port `h0` changed"]);
+}
+
+#[test]
 fn a_route_is_told_as_changed_when_its_ports_number_goes_to_another_interface() {
     let file = |up: &str| {
         let text = format!(

@@ -27,7 +27,8 @@ pub(super) struct ReloadArgs {
 
 #[derive(Subcommand, Debug)]
 pub(super) enum PortCommand {
-    /// Give a running switch one port more, until it is reloaded
+    /// Give a running switch one port more, until it is reloaded. What is not said of it is as in the switch's file, if
+    /// that has a port on this interface: one that was removed comes back as it was, with its routes
     Add(AddArgs),
     /// Take a port away from a running switch, until it is reloaded
     Del(PortArgs),
@@ -57,15 +58,15 @@ pub(super) struct AddArgs {
     /// What is at the other end
     #[arg(long, value_enum)]
     kind: Kind,
-    /// Rate to pace the port to, like 10Gbit; 0 = unlimited
-    #[arg(long, default_value = "0")]
-    rate: BitRate,
+    /// Rate to pace the port to, like 10Gbit; 0 = unlimited [default: 0]
+    #[arg(long)]
+    rate: Option<BitRate>,
     /// Largest IP packet in bytes [default: the interface's MTU]
     #[arg(long)]
     mtu: Option<u16>,
-    /// Where in the kernel frames are taken
-    #[arg(long, value_enum, default_value = "native")]
-    mode: Mode,
+    /// Where in the kernel frames are taken [default: native]
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
     /// Destination MAC on this fabric link [default: one that every switch takes]
     #[arg(long)]
     peer_mac: Option<MacAddr>,
@@ -76,7 +77,7 @@ pub(super) struct AddArgs {
     #[arg(long)]
     pass_to_kernel: bool,
     /// A prefix that leads by this port too, beside the ports it leads by already; more than once for
-    /// several
+    /// several [default: those of the switch's file]
     #[arg(long, value_name = "PREFIX")]
     route: Vec<IpNet>,
 }
@@ -121,7 +122,7 @@ pub(super) fn port(command: PortCommand) -> Outcome {
                 kind,
                 rate: args.rate,
                 mtu: args.mtu,
-                mode: args.mode.into(),
+                mode: args.mode.map(Into::into),
                 peer_mac: args.peer_mac,
                 uplink: args.uplink,
                 pass_to_kernel: args.pass_to_kernel,

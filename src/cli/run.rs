@@ -95,7 +95,7 @@ fn runtime_failure(error: RuntimeError, forwarded: bool) -> Failure {
 pub(super) fn check(args: CheckArgs) -> Outcome {
     let config = SwitchConfig::load(&args.config).map_err(Failure::misuse)?;
     if args.print {
-        return print(config.to_toml().trim_end());
+        return print(config.with_uplinks_written().to_toml().trim_end());
     }
     for caution in cautions(&config) {
         tell(format_args!("note: {caution}"));

@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use crate::config::Selector;
 use crate::control::{Request, Show};
+use crate::id::Role;
 use crate::runtime::report::{Body, DropMap, Report};
 
 use super::which::{Which, ask};
@@ -63,7 +65,10 @@ pub(super) fn show(args: ShowArgs) -> Outcome {
 /// A table without lines; columns from `right` on are aligned to the right.
 fn table(header: &[&str], right: usize, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header.iter().copied());
+    table.load_preset(presets::NOTHING);
+    if !header.is_empty() {
+        table.set_header(header.iter().copied());
+    }
     table.add_rows(rows);
     for column in table.column_iter_mut().skip(right) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -72,9 +77,17 @@ fn table(header: &[&str], right: usize, rows: impl IntoIterator<Item = Vec<Strin
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A table of what a scheme shows, under the name of its rows; the keys of the first row are the columns.
-fn scheme_table(name: &str, rows: &Value) -> String {
-    let rows: Vec<_> = rows.as_array().into_iter().flatten().filter_map(Value::as_object).collect();
+/// What a scheme shows, under its name: of rows a table, in which the keys of the first are the columns; of one record a
+/// line for each key.
+fn scheme_table(report: &Report, name: &str, shown: &Value) -> String {
+    if shown.is_null() {
+        return keeps_no(report, name);
+    }
+    if let Some(record) = shown.as_object() {
+        let lines = record.iter().map(|(key, value)| vec![spaced(key), cell(value)]);
+        return format!("{}\n{}", spaced(name), table(&[], 1, lines));
+    }
+    let rows: Vec<_> = shown.as_array().into_iter().flatten().filter_map(Value::as_object).collect();
     let Some(first) = rows.first() else { return format!("no {}", spaced(name)) };
     let header: Vec<String> = first.keys().map(|key| spaced(key)).collect();
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
@@ -83,8 +96,31 @@ fn scheme_table(name: &str, rows: &Value) -> String {
     format!("{}\n{}", spaced(name), table(&header, words, rows.into_iter().map(cells)))
 }
 
-fn scheme_tables(tables: &Map<String, Value>) -> impl Iterator<Item = String> {
-    tables.iter().map(|(name, rows)| scheme_table(name, rows))
+fn scheme_tables(report: &Report, tables: &Map<String, Value>) -> impl Iterator<Item = String> {
+    tables.iter().map(|(name, shown)| scheme_table(report, name, shown))
+}
+
+/// That the switch has nothing of what was asked for by `word`, and whether that is its scheme's doing or its tier's.
+fn keeps_no(report: &Report, word: &str) -> String {
+    let thing = match word {
+        "dre" => "load estimates (dre)",
+        "pat" => "path allocation table",
+        "failures" => "failure table",
+        "flows" => "state of flows",
+        word => word,
+    };
+    let selector = &report.selector;
+    let elsewhere = match word {
+        "dre" | "pat" => selector.parse().is_ok_and(Selector::goes_by_place),
+        "failures" => selector.parse() == Ok(Selector::Caft),
+        _ => false,
+    };
+    match report.role {
+        Role::Core if elsewhere => format!("a core keeps no {thing}"),
+        Role::Agg if elsewhere => format!("an aggregation switch keeps no {thing}"),
+        Role::Tor if elsewhere => format!("a ToR keeps no {thing}"),
+        _ => format!("the selector {selector} keeps no {thing}"),
+    }
 }
 
 fn spaced(key: &str) -> String {
@@ -95,10 +131,12 @@ fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
         Value::String(word) => word.clone(),
-        Value::Array(words) => match words.is_empty() {
-            true => "-".into(),
-            false => words.iter().map(cell).collect::<Vec<_>>().join(" "),
-        },
+        Value::Array(words) if words.is_empty() => "-".into(),
+        Value::Array(words) => {
+            // A list of metrics is narrow: F stands for a link that has failed.
+            let short = |word: &Value| if word == "failed" { "F".into() } else { cell(word) };
+            words.iter().map(short).collect::<Vec<_>>().join(" ")
+        }
         Value::Number(n) => n.as_f64().filter(|_| n.is_f64()).map_or(n.to_string(), |x| format!("{x:.3}")),
         other => other.to_string(),
     }
@@ -156,14 +194,7 @@ pub(super) fn text(report: &Report, titled: bool) -> String {
                 total.queued
             )
         }
-        // The word that was asked with, and nothing under it.
-        Body::Scheme(tables)
-            if tables.len() == 1 && tables.values().all(|rows| rows.as_array().is_some_and(Vec::is_empty)) =>
-        {
-            let word = tables.keys().next().map_or("", String::as_str);
-            format!("the selector {} keeps no {word}", report.selector)
-        }
-        Body::Scheme(tables) => scheme_tables(tables).collect::<Vec<_>>().join("\n\n"),
+        Body::Scheme(tables) => scheme_tables(report, tables).collect::<Vec<_>>().join("\n\n"),
         Body::Queues { queues } => {
             let header =
                 ["port", "queue", "packets", "bytes", "peak packets", "peak bytes", "enqueued", "dropped", "CE"];
@@ -213,7 +244,7 @@ pub(super) fn text(report: &Report, titled: bool) -> String {
                 vec![p.prefix.clone(), groups, serving]
             };
             let routes = table(&["prefix", "ports", "serving (frames sent)"], 3, paths.iter().map(row));
-            std::iter::once(routes).chain(scheme_tables(scheme)).collect::<Vec<_>>().join("\n\n")
+            std::iter::once(routes).chain(scheme_tables(report, scheme)).collect::<Vec<_>>().join("\n\n")
         }
         Body::Neighbours { neighbours, stations } => {
             let neighbour = |n: &crate::runtime::report::NeighbourReport| {
@@ -244,7 +275,7 @@ mod tests {
     /// As a switch would send it.
     fn paths(more: &str) -> String {
         let route = r#"{"prefix":"10.1.0.0/16","connected":false,"priorities":[["up0","up1"]],"serving":{"up0":7}}"#;
-        format!(r#"{{"switch":"tor0-0","role":"tor","selector":"caft","paths":[{route}]{more}}}"#)
+        format!(r#"{{"time_ms":1,"switch":"tor0-0","role":"tor","selector":"caft","paths":[{route}]{more}}}"#)
     }
 
     #[test]
@@ -256,6 +287,10 @@ mod tests {
                 r#","ways":[{"flow":"a","port":"up1","load":3}],"lost":[]"#,
                 "\n\nways\n flow  port  load\n a     up1      3\n\nno lost",
             ),
+            (
+                r#","ways":[{"flow":"a","links":[4,"failed",null],"other":null}],"counts":{"sent_up":12,"lost":3}"#,
+                "\n\nways\n flow  links  other\n a     4 F -  -\n\ncounts\n sent up  12\n lost      3",
+            ),
         ] {
             let sent = paths(more);
             let report: Report = serde_json::from_str(&sent).unwrap();
@@ -266,11 +301,21 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_without_what_was_asked_for_is_named_with_the_word() {
-        for word in ["dre", "pat", "failures"] {
-            let report = format!(r#"{{"switch":"t","role":"tor","selector":"ecmp","{word}":[]}}"#);
+    fn who_keeps_no_such_thing_is_named_the_scheme_or_the_tier_and_an_empty_table_is_another_matter() {
+        for (role, selector, shown, expected) in [
+            ("tor", "ecmp", r#""dre":null"#, "the selector ecmp keeps no load estimates (dre)"),
+            ("core", "ecmp", r#""pat":null"#, "the selector ecmp keeps no path allocation table"),
+            ("tor", "hula", r#""meters":null"#, "the selector hula keeps no meters"),
+            ("core", "caft", r#""dre":null"#, "a core keeps no load estimates (dre)"),
+            ("core", "expeditus", r#""pat":null"#, "a core keeps no path allocation table"),
+            ("core", "expeditus", r#""failures":null"#, "the selector expeditus keeps no failure table"),
+            ("tor", "caft", r#""failures":null,"uplinks":[]"#, "a ToR keeps no failure table\n\nno uplinks"),
+            ("agg", "caft", r#""failures":[]"#, "no failures"),
+            ("agg", "caft", r#""pat":[],"slots":{"slots":8,"live":0}"#, "no pat\n\nslots\n slots  8\n live   0"),
+        ] {
+            let report = format!(r#"{{"switch":"t","role":"{role}","selector":"{selector}",{shown}}}"#);
             let report: Report = serde_json::from_str(&report).unwrap();
-            assert_eq!(text(&report, false), format!("the selector ecmp keeps no {word}"));
+            assert_eq!(text(&report, false), expected);
         }
     }
 }

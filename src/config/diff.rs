@@ -106,16 +106,18 @@ pub fn diff(old: &SwitchConfig, layout: &Layout, new: &SwitchConfig) -> Result<P
             plan.summary.push(format!("port `{}` removed", gone.interface));
         }
     }
-    let numbers = new.uplink_numbers();
-    for (port, number) in new.ports.iter().zip(numbers) {
+    // With the numbers that the whole configuration gives; the switch that is told sees one port at a time.
+    let numbered = |config: &SwitchConfig| match config.selector.goes_by_place() {
+        true => config.with_uplinks_written().ports,
+        false => config.ports.clone(),
+    };
+    let (old_ports, new_ports) = (numbered(old), numbered(new));
+    for port in &new_ports {
         let name = &port.interface;
-        // As the whole configuration has it; the switch that is told sees one port at a time.
-        let uplink = if new.selector.goes_by_place() { number } else { port.uplink };
-        let numbered = || PortConfig { uplink, ..port.clone() };
-        match old.port(name).map(|at| &old.ports[at.index()]) {
+        match old.port(name).map(|at| &old_ports[at.index()]) {
             None => {
                 let id = plan.layout.add(layout, name);
-                plan.commands.push(Command::AddPort(id, numbered()));
+                plan.commands.push(Command::AddPort(id, port.clone()));
                 plan.summary.push(format!("port `{name}` added"));
             }
             Some(was) if was == port => {}
@@ -130,8 +132,13 @@ pub fn diff(old: &SwitchConfig, layout: &Layout, new: &SwitchConfig) -> Result<P
                     fixed.push(format!("`pass_to_kernel` of port `{name}` (but it can be removed and added)"));
                 }
                 if let Some(id) = layout.port(name) {
-                    plan.commands.push(Command::SetPort(id, numbered()));
-                    plan.summary.push(format!("port `{name}` changed"));
+                    plan.commands.push(Command::SetPort(id, port.clone()));
+                    if was.enabled != port.enabled {
+                        plan.summary.push(format!("port `{name}` is {}", if port.enabled { "up" } else { "down" }));
+                    }
+                    if *was != (PortConfig { enabled: was.enabled, ..port.clone() }) {
+                        plan.summary.push(format!("port `{name}` changed"));
+                    }
                 }
             }
         }

@@ -24,13 +24,14 @@ impl SwitchConfig {
     }
 
     /// Without the port on `interface`. A route that led by it alone stays and leads nowhere, so that
-    /// no shorter prefix takes its packets.
+    /// no shorter prefix takes its packets. Where the scheme goes by them, the other uplinks keep their numbers, and
+    /// this one counts as absent.
     ///
     /// # Errors
     /// There is no such port: a sentence that names those there are.
     pub fn without_port(&self, interface: &str) -> Result<SwitchConfig, String> {
         let gone = self.find(interface)?;
-        let mut config = self.clone();
+        let mut config = if self.selector.goes_by_place() { self.with_uplinks_written() } else { self.clone() };
         config.ports.remove(gone.index());
         for route in &mut config.routes {
             route.ports.retain(|id| *id != gone);

@@ -4,6 +4,8 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::nearest::meant;
+
 /// Why a configuration was refused. Its text has one line a problem, each naming the place, the
 /// thing, the cause and a remedy: `leaf0.toml:14:8: port "h0": rate ...: write ...`.
 #[derive(Debug, thiserror::Error)]
@@ -164,7 +166,11 @@ impl<'t> Document<'t> {
         ]
         .into_iter()
         .fold(one_line(error), |message, (theirs, ours)| message.replacen(theirs, ours, 1));
-        self.invalid(vec![self.problem(at, owner(tree, at) + &message)])
+        let message = match unknown_name(tree, at, &message) {
+            Some(message) => message,
+            None => owner(tree, at) + &message,
+        };
+        self.invalid(vec![self.problem(at, message)])
     }
 
     /// `Ok` if nothing was found, else all of it with lines, in the order of the file.
@@ -224,6 +230,27 @@ fn offset(tree: &DeTable<'_>, place: Place) -> usize {
     let Some(value) = table.and_then(|t| t.get(place.key)) else { return around };
     let item = place.item.and_then(|i| value.get_ref().as_array()?.get(i));
     item.unwrap_or(value).span().start
+}
+
+/// The message about a name at `offset` that nothing has: of a table it says so, and of names that may stand there it
+/// keeps the one that was meant, if one is much like it. `None` for any other message.
+fn unknown_name(tree: &DeTable<'_>, offset: usize, message: &str) -> Option<String> {
+    let (name, possible) = message.strip_prefix("unknown key `")?.split_once('`')?;
+    let top = tree.get(name).filter(|_| tree.keys().any(|key| key.get_ref() == name && key.span().contains(&offset)));
+    let is_table = |value: &DeValue<'_>| match value {
+        DeValue::Table(_) => true,
+        DeValue::Array(items) => !items.is_empty() && items.iter().all(|item| item.get_ref().is_table()),
+        _ => false,
+    };
+    let what = if top.is_some_and(|value| is_table(value.get_ref())) { "table" } else { "key" };
+    // A name of the top level is in no table.
+    let label = if top.is_some() { String::new() } else { owner(tree, offset) };
+    // serde quotes the names, and nothing else.
+    let names = possible.split('`').skip(1).step_by(2);
+    Some(match meant(name, names) {
+        Some(near) => format!("{label}unknown {what} `{name}`: write `{near}`"),
+        None => format!("{label}unknown {what} `{name}`{possible}"),
+    })
 }
 
 /// Label and key of the value that stands at `offset`.

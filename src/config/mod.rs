@@ -15,6 +15,8 @@ mod edit;
 mod error;
 /// The shape of the file and both ways between it and [`SwitchConfig`].
 mod file;
+/// The name that was meant.
+mod nearest;
 /// The pod and the uplinks' numbers.
 mod place;
 /// Options of the path-selection schemes.
@@ -36,6 +38,7 @@ pub use error::{ConfigError, Problem};
 pub(crate) use check::{hello_interval, no_rate};
 pub(crate) use error::{Document, Found, Table, link_name};
 pub(crate) use file::{Int, Reader, Text, out_of_range};
+pub(crate) use nearest::nearest;
 pub use place::{Pod, UPLINK, UPLINKS};
 pub use scheme::{AckRule, CaftOptions, DscpSet, FlowletOptions, Fraction, HulaOptions, P4teOptions, RateAdaptation};
 pub(crate) use tables::{FileCaft, FileFlowlet, FileHello, FileHula, FileP4te, FileQueues, FileTables};

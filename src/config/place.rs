@@ -60,8 +60,106 @@ impl SwitchConfig {
     }
 }
 
+impl SwitchConfig {
+    /// Why a running switch of this configuration can't have `port` beside its own, for its number among the uplinks:
+    /// a sentence with what to do instead. `None` if that is no reason.
+    pub fn no_uplink_for(&self, port: &super::PortConfig) -> Option<String> {
+        if port.kind != PortKind::Up || !self.selector.goes_by_place() {
+            return None;
+        }
+        let (count, interface) = (self.uplink_count(), &port.interface);
+        let taken: u64 = self.uplink_numbers().into_iter().flatten().fold(0, |bits, n| bits | bit(n));
+        let free = (0..count).find(|n| taken & bit(*n) == 0);
+        match (port.uplink, free) {
+            (Some(number), Some(free)) if number >= count => Some(format!(
+                "port `{interface}` can't be uplink {number}: the switch has {count}, numbered from 0; \
+                 say --uplink {free}, which is free"
+            )),
+            (number, None) => Some(format!(
+                "port `{interface}` would be an uplink more than the {count} that the running switch has: \
+                 write uplinks = {} and the port in its file, and restart it",
+                count.max(number.unwrap_or(0)).saturating_add(1)
+            )),
+            _ => None,
+        }
+    }
+
+    /// The same with the number of uplinks and each up port's number written out, which are the same for that.
+    pub fn with_uplinks_written(&self) -> SwitchConfig {
+        let mut config = self.clone();
+        let count = self.uplink_count();
+        config.uplinks = UPLINKS.contains(&count).then_some(count);
+        for (port, number) in config.ports.iter_mut().zip(self.uplink_numbers()) {
+            port.uplink = number;
+        }
+        config
+    }
+}
+
 fn bit(number: u8) -> u64 {
     1u64.checked_shl(number.into()).unwrap_or(0)
+}
+
+/// A family of addresses, with what is told of it.
+struct Family {
+    key: &'static str,
+    /// Of `[pod]`.
+    own: Option<IpNet>,
+    /// What lies in the pod for sure: the segment, or what ports down lead to.
+    inside: Option<IpNet>,
+    /// What is said of `inside`.
+    whose: &'static str,
+    example: &'static str,
+    /// Length of the prefix that a lab gives a pod.
+    usual: u8,
+}
+
+impl Family {
+    fn both(config: &SwitchConfig) -> [Family; 2] {
+        let (pod, segment) = (config.pod.as_ref(), config.segment.as_ref());
+        let own = [pod.and_then(|p| p.ipv4).map(IpNet::V4), pod.and_then(|p| p.ipv6).map(IpNet::V6)];
+        let racks = [segment.and_then(|s| s.ipv4).map(IpNet::V4), segment.and_then(|s| s.ipv6).map(IpNet::V6)];
+        let (whose, inside) = match config.role {
+            Role::Agg => ("what its down ports lead to,", below(config)),
+            Role::Tor | Role::Core => ("the [segment]", racks.map(|net| net.map(|net| net.trunc()))),
+        };
+        let family =
+            |i: usize, key, example, usual| Family { key, own: own[i], inside: inside[i], whose, example, usual };
+        [family(0, "ipv4", "10.0.0.0/16", 16), family(1, "ipv6", "fd00::/48", 48)]
+    }
+
+    /// A prefix of `length` at most that holds what is in the pod; the example's if none does.
+    fn prefix(&self, length: u8) -> String {
+        let held = self.inside.and_then(|net| IpNet::new(net.addr(), net.prefix_len().min(length)).ok());
+        let held = held.filter(|net| net.prefix_len() > 0);
+        held.map_or(self.example.into(), |net| net.trunc().to_string())
+    }
+
+    /// The line of `[pod]` that is missing.
+    fn line(&self) -> String {
+        format!("{} = \"{}\"", self.key, self.prefix(self.usual))
+    }
+}
+
+/// The least prefix of each family that holds all that ports down lead to.
+fn below(config: &SwitchConfig) -> [Option<IpNet>; 2] {
+    let is_down = |id: &PortId| config.ports.get(id.index()).is_some_and(|port| port.kind == PortKind::Down);
+    let mut below = [None; 2];
+    for route in config.routes.iter().filter(|route| route.ports.iter().any(is_down)) {
+        let held = &mut below[usize::from(route.prefix.addr().is_ipv6())];
+        *held = Some(held.map_or(route.prefix, |held| common(held, route.prefix)).trunc());
+    }
+    below
+}
+
+/// The longest prefix that holds both, which are of one family.
+fn common(a: IpNet, b: IpNet) -> IpNet {
+    let mut held = a;
+    while !held.contains(&b) {
+        let Some(shorter) = held.supernet() else { break };
+        held = shorter;
+    }
+    held
 }
 
 /// What the rules have against pod and uplinks.
@@ -69,9 +167,15 @@ pub(super) fn problems(config: &SwitchConfig, found: &mut Found) {
     match &config.pod {
         Some(pod) => check_pod(config, pod, found),
         None if config.selector.goes_by_place() && config.role != Role::Core => {
+            let families = Family::both(config);
+            let known = families.iter().any(|family| family.inside.is_some());
+            let lines: Vec<_> = families.iter().filter(|f| !known || f.inside.is_some()).map(Family::line).collect();
+            let remedy = match known {
+                true => format!("write [pod] with what its racks have in common, like {}", lines.join(", ")),
+                false => format!("write [pod] with {} or both", lines.join(", ")),
+            };
             let message = format!(
-                "selector {} tells pods apart, and role {} has no [pod]: \
-                 write [pod] with ipv4 = \"10.0.0.0/16\", ipv6 = \"fd00::/48\" or both",
+                "selector {} tells pods apart, and role {} has no [pod]: {remedy}",
                 config.selector, config.role
             );
             found.push((Table::Top.key("selector"), message));
@@ -91,28 +195,31 @@ fn check_pod(config: &SwitchConfig, pod: &Pod, found: &mut Found) {
         note("", "empty: write ipv4 = \"10.0.0.0/16\", ipv6 = \"fd00::/48\" or both".into());
         return;
     }
-    let segment = config.segment.as_ref();
-    for (key, own, segment, example) in [
-        ("ipv4", pod.ipv4.map(IpNet::V4), segment.and_then(|s| s.ipv4).map(IpNet::V4), "10.0.0.0/16"),
-        ("ipv6", pod.ipv6.map(IpNet::V6), segment.and_then(|s| s.ipv6).map(IpNet::V6), "fd00::/48"),
-    ] {
-        let segment = segment.map(|net| net.trunc());
-        match (own, segment) {
+    for family in Family::both(config) {
+        let (key, whose) = (family.key, family.whose);
+        match (family.own, family.inside) {
             (Some(net), _) if net.prefix_len() == 0 => {
-                note(key, format!("{key} {net} covers every address: write the pod's prefix, like \"{example}\""));
+                let prefix = family.prefix(family.usual);
+                note(key, format!("{key} {net} covers every address: write the pod's prefix, like \"{prefix}\""));
             }
             (Some(net), _) if net != net.trunc() => {
                 note(key, format!("{key} {net} has host bits set: write \"{}\"", net.trunc()));
             }
-            (Some(net), Some(segment)) if !net.contains(&segment) => {
-                note(key, format!("{key} {net} does not hold the [segment] {segment}: write a prefix that does"));
+            // An aggregation switch may lead down to what is in no pod, like a switch's own address.
+            (Some(net), Some(inside)) if config.role == Role::Tor && !net.contains(&inside) => {
+                let prefix = family.prefix(net.prefix_len());
+                note(
+                    key,
+                    format!("{key} {net} does not hold {whose} {inside}: write one that does, like \"{prefix}\""),
+                );
             }
-            (None, Some(segment)) if config.selector.goes_by_place() => note(
+            (None, Some(inside)) if config.selector.goes_by_place() => note(
                 "",
                 format!(
                     "{key} is missing, and selector {} tells pods apart: \
-                     write the pod's prefix, which holds the [segment] {segment}",
-                    config.selector
+                     write a prefix that holds {whose} {inside}, like {}",
+                    config.selector,
+                    family.line()
                 ),
             ),
             _ => {}
@@ -154,12 +261,16 @@ fn check_numbers(config: &SwitchConfig, found: &mut Found) {
         }
         owner.get_or_insert(&port.interface);
         if number >= count {
-            note(format!(
-                "uplink {number} is none of the switch's uplinks, 0 to {}: \
-                 write uplinks = {} at the top, or a lower number",
-                count.saturating_sub(1),
-                number + 1
-            ));
+            let last = count.saturating_sub(1);
+            // Who wrote how many there are has counted them.
+            note(match config.uplinks {
+                Some(_) => format!("uplink {number} is none of {count}, which are numbered from 0: write 0 to {last}"),
+                None => format!(
+                    "uplink {number} is none of the switch's {count}, its up ports: write uplinks = {} at the top, \
+                     or however many the tier has",
+                    number + 1
+                ),
+            });
         }
     }
 }

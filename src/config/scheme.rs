@@ -376,6 +376,9 @@ pub(super) fn selected(config: &SwitchConfig, found: &mut Found) {
     }
 }
 
+/// Metrics that a tag counts in its seven bits (NoC).
+const MOST_METRICS: u8 = 127;
+
 /// What is allowed, but seldom meant.
 pub fn cautions(config: &SwitchConfig) -> Vec<String> {
     let mut cautions = Vec::new();
@@ -391,6 +394,13 @@ pub fn cautions(config: &SwitchConfig) -> Vec<String> {
             "{} measures a link's load against its port's rate, and an up port without one counts as 10 Gbit/s: \
              set `rate` (in a lab --rate)",
             config.selector
+        ));
+    }
+    if config.selector == Selector::Caft && config.uplink_count() > MOST_METRICS / 2 {
+        cautions.push(format!(
+            "a request counts the links of a ToR and of an aggregation switch, {MOST_METRICS} at most: with uplinks = {} \
+             on both it goes on without a tag, and finds no second way: write the links that there are",
+            config.uplink_count()
         ));
     }
     let p4te = &config.p4te;

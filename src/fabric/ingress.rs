@@ -482,8 +482,8 @@ impl<S: SchemeIngress> FabricIngress<S> {
     }
 }
 
-/// What an MTU leaves for a packet that begins at `l3`, behind the frame's tags. A link carries its MTU with one VLAN tag; what tags
-/// take beyond its 4 bytes they take from the packet (the kernel drops a frame over MTU + 18 unseen).
+/// What an MTU leaves for a packet that begins at `l3`, behind the frame's tags. A link carries its MTU with one VLAN
+/// tag; what tags take beyond its 4 bytes they take from the packet (the kernel drops a frame over MTU + 18 unseen).
 #[inline]
 pub(super) fn room(mtu: u16, l3: u16) -> u16 {
     let behind_one = (ethernet::HEADER_LEN + ethernet::TAG_LEN) as u16;

@@ -89,6 +89,8 @@ pub enum Cell {
     Port(PortId),
     /// Ports.
     Ports(PortMask),
+    /// Several values in an order that means something.
+    List(Vec<Cell>),
 }
 
 impl From<u64> for Cell {
@@ -103,29 +105,53 @@ impl From<&str> for Cell {
     }
 }
 
-/// Something that a scheme shows: rows of named columns.
+/// Something that a scheme shows: rows of named columns, or one record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchemeTable {
-    /// What the rows are: the key of the JSON array. The main table of a topic has its name, save that of
-    /// [`Topic::Paths`].
+    /// What the rows are: the key of the JSON array, or of a record's object. The main table of a topic has its name,
+    /// save that of [`Topic::Paths`].
     pub name: &'static str,
     /// The columns' names: the keys of each row's JSON object.
-    pub columns: &'static [&'static str],
+    pub columns: Vec<&'static str>,
     /// As many cells a row as there are columns.
     pub rows: Vec<Vec<Cell>>,
+    /// Whether it is a record: there can be one row only, of the switch as a whole. Schemes that run on several
+    /// workers have none: each worker has a row of its own.
+    pub record: bool,
 }
 
-/// What every scheme with flowlets shows of flows.
-pub fn flowlet_table(flowlets: &FlowletTable, now: Instant) -> SchemeTable {
-    SchemeTable {
-        name: "flows",
-        columns: &["slots", "active", "gap_us"],
-        rows: vec![vec![
-            (flowlets.slots() as u64).into(),
-            (flowlets.occupancy(now) as u64).into(),
-            (flowlets.timeout() / MICROS).into(),
-        ]],
+impl SchemeTable {
+    /// As many rows as there are things of a kind.
+    pub fn table(name: &'static str, columns: &[&'static str], rows: Vec<Vec<Cell>>) -> SchemeTable {
+        SchemeTable { name, columns: columns.to_vec(), rows, record: false }
     }
+
+    /// What there is once in a switch.
+    pub fn record<const N: usize>(name: &'static str, fields: [(&'static str, Cell); N]) -> SchemeTable {
+        let (columns, row) = fields.into_iter().unzip();
+        SchemeTable { name, columns, rows: vec![row], record: true }
+    }
+
+    /// A record of counters.
+    pub fn counts<const N: usize>(name: &'static str, counts: [(&'static str, u64); N]) -> SchemeTable {
+        SchemeTable::record(name, counts.map(|(what, n)| (what, n.into())))
+    }
+
+    /// A record's value.
+    pub fn get(&self, key: &str) -> Option<&Cell> {
+        let at = self.columns.iter().position(|column| *column == key)?;
+        self.rows.first().filter(|_| self.record)?.get(at)
+    }
+}
+
+/// What every scheme with flowlets shows of flows: a row a worker.
+pub fn flowlet_table(flowlets: &FlowletTable, now: Instant) -> SchemeTable {
+    let row = vec![
+        (flowlets.slots() as u64).into(),
+        (flowlets.occupancy(now) as u64).into(),
+        (flowlets.timeout() / MICROS).into(),
+    ];
+    SchemeTable::table("flows", &["slots", "active", "gap_us"], vec![row])
 }
 
 impl<S: SchemeIngress> FabricIngress<S> {

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::process::Command;
 
-use super::names::nearest;
 use super::net::{ExecError, Namespace};
 use super::plan::Plan;
 use super::{LabError, LabName};
+use crate::config::nearest;
 
 /// Replaces this process with `program` inside the namespace of `node`, a host or a switch; the
 /// command's exit code is then the process's. Returns only when that failed.

@@ -77,6 +77,17 @@ impl LockFile {
     }
 }
 
+/// Whether a process is past its end, as far as its first thread goes: what it has open, its locks too, may still be
+/// there.
+pub(super) fn is_exiting(pid: Pid) -> bool {
+    /// PF_EXITING of include/linux/sched.h.
+    const EXITING: u64 = 1 << 2;
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    // proc_pid_stat(5): the name in brackets may hold any byte; `flags` is the seventh word behind it.
+    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & EXITING != 0)
+}
+
 fn whole_file() -> libc::flock {
     libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
@@ -125,6 +136,21 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(other.try_lock().unwrap(), "it died with the child");
+    }
+
+    #[test]
+    fn a_process_that_was_killed_is_past_its_end_also_before_somebody_has_waited_for_it() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::from_raw(child.id() as i32);
+        assert!(!is_exiting(pid) && !is_exiting(nix::unistd::getpid()));
+        child.kill().unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !is_exiting(pid) {
+            assert!(std::time::Instant::now() < deadline, "it never ends");
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(is_exiting(pid), "it is no more");
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use nix::unistd::Pid;
 use serde::Serialize;
 
-use super::lock::LockFile;
+use super::lock::{LockFile, is_exiting};
 use super::net::{Namespace, Netlink};
 use super::plan::{EndPlan, Plan};
 use super::{LabError, LabName};
@@ -99,8 +100,10 @@ pub fn status(name: &LabName) -> Result<LabStatus, LabError> {
     let path = dir.join("lock");
     let lock = LockFile::open(&path).map_err(LabError::file("cannot open", &path))?;
     let locked = lock.is_locked().map_err(LabError::file("cannot read", &path))?;
-    let pid = if locked { lock.pid().map(nix::unistd::Pid::as_raw) } else { None };
-    let running = locked && dir.join("ready").exists();
+    // One that was killed holds its lock until the kernel has taken its sockets apart, for a second and more.
+    let alive = |pid: &Pid| !is_exiting(*pid);
+    let pid = if locked { lock.pid().filter(alive).map(Pid::as_raw) } else { None };
+    let running = pid.is_some() && dir.join("ready").exists();
 
     let carriers = carriers(name, &plan)?;
     let has_carrier = |end: &EndPlan| carriers.get(end.node.as_str()).is_some_and(|up| up.contains(&end.interface));

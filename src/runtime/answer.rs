@@ -89,6 +89,30 @@ impl Worker {
     }
 }
 
+/// The JSON of what a scheme shows, by its name: an array of objects, of a record the object. `name` gives a port's.
+fn table(shown: SchemeTable, name: &dyn Fn(PortId) -> String) -> (String, Value) {
+    fn value(cell: Cell, name: &dyn Fn(PortId) -> String) -> Value {
+        match cell {
+            Cell::None => Value::Null,
+            Cell::Int(n) => n.into(),
+            Cell::Float(x) => x.into(),
+            Cell::Bool(is_so) => is_so.into(),
+            Cell::Text(word) => word.into(),
+            Cell::Port(port) => name(port).into(),
+            Cell::Ports(ports) => ports.iter().map(name).collect(),
+            Cell::List(cells) => cells.into_iter().map(|cell| value(cell, name)).collect(),
+        }
+    }
+    let SchemeTable { name: word, columns, rows, record } = shown;
+    let row = |cells: Vec<Cell>| -> Value {
+        let cells = cells.into_iter().map(|cell| value(cell, name));
+        columns.iter().map(|c| c.to_string()).zip(cells).collect::<Map<_, _>>().into()
+    };
+    let mut rows = rows.into_iter().map(row);
+    let shown = if record { rows.next().unwrap_or_default() } else { rows.collect() };
+    (word.to_string(), shown)
+}
+
 impl Running {
     /// The ports that there are.
     fn slots(&self) -> impl Iterator<Item = (PortId, &PortSlot)> {
@@ -117,28 +141,13 @@ impl Running {
 
     /// What the scheme shows of `topic`, by the tables' names.
     fn tables(&self, now: Instant, topic: Topic) -> Map<String, Value> {
-        let value = |cell: Cell| match cell {
-            Cell::None => Value::Null,
-            Cell::Int(n) => n.into(),
-            Cell::Float(x) => x.into(),
-            Cell::Bool(is_so) => is_so.into(),
-            Cell::Text(word) => word.into(),
-            Cell::Port(port) => self.name(port).into(),
-            Cell::Ports(ports) => ports.iter().map(|p| self.name(p)).collect(),
-        };
-        let row = |columns: &[&str], row: Vec<Cell>| -> Value {
-            columns.iter().map(|c| c.to_string()).zip(row.into_iter().map(value)).collect::<Map<_, _>>().into()
-        };
-        let table = |SchemeTable { name, columns, rows }: SchemeTable| {
-            (name.to_string(), rows.into_iter().map(|cells| row(columns, cells)).collect())
-        };
-        self.plane.show(now, topic).into_iter().map(table).collect()
+        self.plane.show(now, topic).into_iter().map(|shown| table(shown, &|port| self.name(port))).collect()
     }
 
-    /// The same, with an empty table by the word that was asked with if there is nothing.
+    /// The same, with `null` by the word that was asked with if the switch keeps no such thing.
     fn scheme(&self, now: Instant, show: Show, topic: Topic) -> Map<String, Value> {
         // The word that was asked with is there whatever the scheme.
-        let mut all = Map::from_iter([(show.to_string(), Value::Array(Vec::new()))]);
+        let mut all = Map::from_iter([(show.to_string(), Value::Null)]);
         all.extend(self.tables(now, topic));
         all
     }
@@ -231,5 +240,30 @@ impl Running {
             serving: p.serving.iter().map(|id| (self.name(*id), self.plane.counters(*id).tx)).collect(),
         };
         self.plane.paths().into_iter().map(report).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::PortMask;
+    use serde_json::json;
+
+    #[test]
+    fn rows_are_an_array_of_objects_and_a_record_is_one_object_with_values_of_their_own_types() {
+        let name = |port: PortId| format!("p{port}");
+        let list = Cell::List(vec![Cell::Int(4), "failed".into(), Cell::None]);
+        let shown = SchemeTable::table(
+            "ways",
+            &["to", "links", "ok"],
+            vec![vec![Cell::Port(PortId(2)), list, Cell::Bool(true)]],
+        );
+        let expected = json!([{"to": "p2", "links": [4, "failed", null], "ok": true}]);
+        assert_eq!(table(shown, &name), ("ways".into(), expected));
+        assert_eq!(table(SchemeTable::table("ways", &["to"], vec![]), &name).1, json!([]));
+
+        let ports = Cell::Ports(PortMask(0b101));
+        let shown = SchemeTable::record("counts", [("sent", Cell::Int(7)), ("by", ports)]);
+        assert_eq!(table(shown, &name), ("counts".into(), json!({"sent": 7, "by": ["p0", "p2"]})));
     }
 }

@@ -413,6 +413,7 @@ mod tests {
         let mut target = target();
         target.keeper.notices = notices;
         let done = Report {
+            time_ms: 7,
             switch: "s".into(),
             role: Role::Tor,
             selector: "ecmp".into(),

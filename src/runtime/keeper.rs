@@ -19,11 +19,10 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use tracing::{debug, error, info, warn};
 
 use crate::config::diff::{self, Command};
-use crate::config::{PortConfig, SwitchConfig, default_hello};
-use crate::control::{Change, NewPort, PortFault};
+use crate::config::{PortConfig, SwitchConfig};
+use crate::control::{Change, PortFault};
 use crate::dataplane;
 use crate::fabric::Forwarding;
-use crate::fault::Faults;
 use crate::id::PortId;
 use crate::port::xdp::{Device, Lent, LocalAddresses, QUARANTINE, XdpPort};
 use crate::time::{Instant, MILLIS};
@@ -36,6 +35,7 @@ use super::clock::now;
 use super::default_route::check_default_route;
 use super::inbox::Inbox;
 use super::netns::{Home, Identity};
+use super::new_port;
 use super::open::{Site, check_frames, check_mtu, look, open_port};
 use super::report::{Body, Report};
 use super::told::Told;
@@ -141,6 +141,8 @@ impl Local {
 /// A switch and its interfaces.
 pub(super) struct Kept {
     config: SwitchConfig,
+    /// What it was started with, or reloaded from last: without the changes of `weft port`.
+    configured: SwitchConfig,
     site: Site,
     /// By pipe.
     workers: Vec<ToWorker>,
@@ -155,7 +157,7 @@ impl Kept {
             Some(KeptPort { config: config.clone(), state, local: Local::of(sockets) })
         };
         let ports = config.ports.iter().zip(opened).map(port).collect();
-        Kept { config, site, workers, ports }
+        Kept { configured: config.clone(), config, site, workers, ports }
     }
 
     /// Tells every pipe.
@@ -403,19 +405,30 @@ impl Kept {
     }
 
     fn change(&mut self, home: &Home, change: Change) -> Result<Vec<String>, String> {
+        let reloaded = change == Change::Reload;
         let new = match change {
             Change::Reload => match &self.site.source {
                 Some(source) => source.load().map_err(|e| e.to_string())?,
                 None => return Err("this switch was not started from a file: change its ports with `weft port`".into()),
             },
-            Change::Add(port) => self.config.with_port(port_config(&port), &port.routes),
+            Change::Add(port) => {
+                let (port, routes) = new_port::resolve(&port, &self.config, &self.configured);
+                if let Some(reason) = self.config.no_uplink_for(&port) {
+                    return Err(reason);
+                }
+                self.config.with_port(port, &routes)
+            }
             Change::Del(interface) => self.config.without_port(&interface)?,
             Change::Up(interface) => self.config.with_enabled(&interface, true)?,
             Change::Down(interface) => self.config.with_enabled(&interface, false)?,
             Change::Fault(PortFault { interface, fault }) => self.config.with_fault(&interface, fault)?,
         };
         new.validate().map_err(|e| e.to_string())?;
-        self.become_config(home, new)
+        let changed = self.become_config(home, new)?;
+        if reloaded {
+            self.configured = self.config.clone();
+        }
+        Ok(changed)
     }
 }
 
@@ -423,22 +436,6 @@ fn gone(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(nix::libc::ENODEV) => "interface is gone".into(),
         _ => error.to_string(),
-    }
-}
-
-fn port_config(port: &NewPort) -> PortConfig {
-    PortConfig {
-        interface: port.interface.clone(),
-        kind: port.kind,
-        rate: port.rate,
-        mtu: port.mtu,
-        mode: port.mode,
-        enabled: true,
-        pass_to_kernel: port.pass_to_kernel,
-        peer_mac: port.peer_mac,
-        hello: default_hello(port.kind),
-        fault: Faults::default(),
-        uplink: port.uplink,
     }
 }
 

@@ -13,10 +13,11 @@ fn add_drops(to: &mut DropMap, from: DropMap) {
     }
 }
 
-/// Adds the rows of each table.
+/// Adds the rows of each table. There are no records where there are several pipes
+/// ([`crate::fabric::view::SchemeTable::record`]), and what one pipe does not keep, none does.
 fn add_tables(to: &mut Map<String, Value>, from: Map<String, Value>) {
     for (name, rows) in from {
-        let ours = to.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+        let ours = to.entry(name).or_insert(Value::Array(Vec::new()));
         if let (Value::Array(ours), Value::Array(rows)) = (ours, rows) {
             ours.extend(rows);
         }

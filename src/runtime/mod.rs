@@ -17,6 +17,7 @@ mod limit;
 mod merge;
 mod monitor;
 mod netns;
+mod new_port;
 mod open;
 mod privilege;
 pub mod report;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -26,6 +27,9 @@ pub(super) fn drop_map(drops: &Drops) -> DropMap {
 /// The answer to a request: which switch it is of, and what was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
+    /// When it was told, in milliseconds since 1970 (UTC), by the switch's clock.
+    #[serde(default)]
+    pub time_ms: u64,
     /// The switch's name.
     pub switch: String,
     /// Its tier.
@@ -40,7 +44,8 @@ pub struct Report {
 impl Report {
     pub(super) fn of(config: &SwitchConfig, body: Body) -> Report {
         let selector = config.selector.to_string();
-        Report { switch: config.name.clone(), role: config.role, selector, body }
+        let time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+        Report { time_ms, switch: config.name.clone(), role: config.role, selector, body }
     }
 }
 
@@ -97,8 +102,9 @@ pub enum Body {
         /// In words, one entry each; none if all was so already.
         changed: Vec<String>,
     },
-    /// `show meters`, `groups`, `flows`, `dre`, `pat`, `failures`: arrays by name, the first by that word, of objects with the
-    /// same keys in the same order. Empty if the scheme has no such thing.
+    /// `show meters`, `groups`, `flows`, `dre`, `pat`, `failures`, by name: an array of objects with the same keys in
+    /// the same order, or one object for what there is once. The first by that word; `null` if the switch keeps no
+    /// such thing, by its scheme or its tier.
     Scheme(Map<String, Value>),
 }
 

@@ -238,7 +238,7 @@ mod tests {
                 let headers = parse(&frame).unwrap();
                 prop_assert_eq!(headers.fault, None);
                 prop_assert_eq!(headers.kind, if ipv6 { L3::Ipv6 } else { L3::Ipv4 });
-                prop_assert_eq!(headers.tags(), vlans.len());
+                prop_assert_eq!(usize::from(headers.l3), ethernet::HEADER_LEN + vlans.len() * ethernet::TAG_LEN);
                 prop_assert_eq!(headers.end as usize, size);
                 let sliced = etherparse::PacketHeaders::from_ethernet_slice(&frame).unwrap();
                 let udp = sliced.transport.clone().unwrap().udp().unwrap();

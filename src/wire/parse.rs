@@ -68,13 +68,6 @@ impl Headers {
         self.flags & LATER_FRAGMENT != 0
     }
 
-    /// Number of VLAN tags, of a frame that has no others: behind a tag of another kind ([`parse_behind`]) its
-    /// bytes count too.
-    #[inline]
-    pub fn tags(&self) -> usize {
-        (self.l3 as usize).saturating_sub(HEADER_LEN) / TAG_LEN
-    }
-
     /// Source and destination port as one big-endian word; `None` if the protocol has none, the
     /// packet is a fragment, or it ends before them.
     #[inline]

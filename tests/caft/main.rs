@@ -16,4 +16,5 @@ mod prop;
 mod rig;
 mod room;
 mod segment;
+mod show;
 mod tor;

@@ -355,9 +355,9 @@ pub fn run(shape: Shape, state: State, selector: Selector, seed: u64) -> Outcome
             bytes.insert((node.name.clone(), config.interface.clone()), node.plane.counters(port).tx_bytes);
         }
         for table in node.plane.show(net.now, Topic::Paths).iter().filter(|t| t.name == "allocation") {
-            for row in &table.rows {
-                let [Cell::Text(what), Cell::Int(n)] = &row[..] else { panic!("{row:?}") };
-                *counters.entry(what.clone()).or_default() += n;
+            for (what, n) in table.columns.iter().zip(&table.rows[0]) {
+                let Cell::Int(n) = n else { panic!("{table:?}") };
+                *counters.entry(what.to_string()).or_default() += n;
             }
         }
     }

@@ -229,22 +229,28 @@ fn every_switch_shows_what_it_has_decided_and_none_knows_of_failures() {
     let first = net.flow(FROM, TO, 5_000, false, 0);
     let plane = request(&first, "88b50213") as u64;
     let int = Cell::Int;
+    let loads = |loads: [u64; 2]| Cell::List(loads.map(Cell::Int).to_vec());
     let ends = [Cell::from("10.0.1.2:5000"), "10.1.1.2:80".into()];
-    for (switch, stage, egress, ingress, chosen, before) in [
-        ("tor1-1", "agg", Cell::from("1 3"), Cell::from("4 0"), 1, Cell::None),
-        ("agg0-1", "core", Cell::from("5 4"), Cell::from("3 3"), 1, Cell::None),
-        ("tor0-1", "uplink", Cell::None, Cell::None, 1, int(plane)),
+    let moved = Cell::Bool(plane != 1);
+    for (switch, stage, egress, ingress, before, chosen, moved) in [
+        ("tor1-1", "agg", loads([1, 3]), loads([4, 0]), Cell::None, 1, Cell::None),
+        ("agg0-1", "core", loads([5, 4]), loads([3, 3]), Cell::None, 1, Cell::None),
+        ("tor0-1", "uplink", Cell::None, Cell::None, int(plane), 1, moved),
     ] {
         let found = rows(&net, switch, Topic::Paths, "decisions");
-        let expected = [&ends[..], &[stage.into(), egress, ingress, int(chosen), before, int(0)]].concat();
+        let expected = [&ends[..], &[stage.into(), egress, ingress, before, int(chosen), moved, int(0)]].concat();
         assert_eq!(found.len(), 1, "{switch}");
         assert_eq!(found[0][1..], expected, "{switch}");
     }
-    let flow = |switch: &str, topic, name| rows(&net, switch, topic, name)[0][0].clone();
-    assert_eq!(flow("tor0-1", Topic::Paths, "decisions"), flow("tor0-1", Topic::Pat, "pat"));
+    // The flow and its ends: the entry is one flow's of which the switch has decided.
+    for switch in ["tor0-1", "agg0-1"] {
+        let flow = |topic, name| rows(&net, switch, topic, name)[0][..3].to_vec();
+        assert_eq!(flow(Topic::Paths, "decisions"), flow(Topic::Pat, "pat"), "{switch}");
+    }
     let count = |switch: &str, what: &str| {
-        let rows = rows(&net, switch, Topic::Paths, "allocation");
-        rows.iter().find(|row| row[0] == Cell::from(what)).map(|row| row[1].clone()).expect("a counter")
+        let tables = Dataplane::show(net.switch(switch), net.now, Topic::Paths);
+        let counts = tables.into_iter().find(|table| table.name == "allocation").expect("counters");
+        counts.get(what).cloned().expect("a counter")
     };
     assert_eq!(count("tor0-1", "requests_opened"), int(1));
     assert_eq!(count("tor1-1", "responses_sent"), int(1));
@@ -254,4 +260,8 @@ fn every_switch_shows_what_it_has_decided_and_none_knows_of_failures() {
     let egress: Vec<_> = dre.iter().filter(|row| row[1] == Cell::from("egress")).map(|row| row[5].clone()).collect();
     assert_eq!(egress, [int(1), int(3)]);
     assert_eq!(Dataplane::show(net.switch("agg0-1"), net.now, Topic::Failures), []);
+    // A core keeps nothing of flows, and measures no link.
+    for topic in [Topic::Dre, Topic::Pat, Topic::Failures] {
+        assert_eq!(Dataplane::show(net.switch("core2"), net.now, topic), [], "{topic:?}");
+    }
 }

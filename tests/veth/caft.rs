@@ -24,10 +24,8 @@ const WAIT: Duration = Duration::from_secs(5);
 
 /// What became of requests and messages at a switch, by the names that a user sees.
 pub fn allocation(paths: &Value) -> BTreeMap<String, u64> {
-    rows(paths, "allocation")
-        .iter()
-        .map(|row| (row["outcome"].as_str().unwrap().into(), number(row, "count")))
-        .collect()
+    let counts = paths["allocation"].as_object().unwrap_or_else(|| panic!("no counters: {paths}"));
+    counts.iter().map(|(outcome, n)| (outcome.clone(), n.as_u64().unwrap())).collect()
 }
 
 /// The sum of an outcome over the switches whose names begin with `tier`.
@@ -62,18 +60,17 @@ fn the_entries_are_the_ports_that_grow(lab: &Lab, from: &str, to: &str, v6: bool
         let [entry] = rows(&pat, "pat") else { panic!("one flow: {pat}") };
         let port = entry["outport"].as_str().unwrap().to_string();
         let paths = show(lab, &tor, "paths");
-        let candidate =
-            rows(&paths, "candidates").iter().rev().find(|row| row["flow"] == entry["flow"]).expect("decided");
-        let ends = [&candidate["from"], &candidate["to"]].map(|end| end.as_str().unwrap());
-        assert!(ends[0].trim_start_matches('[').starts_with(&source), "{candidate}");
-        assert!(ends[1].ends_with(&format!(":{}", flow.port())), "{candidate}");
-        let won = candidate["won"].as_str().unwrap();
-        let origin = if won == "second" { "response" } else { "request" };
-        assert_eq!((&entry["origin"], &entry["valid"]), (&Value::from(origin), &Value::from(true)), "{candidate}");
-        assert_eq!(
-            port.as_bytes().last().map(|last| u64::from(last - b'0')),
-            candidate[format!("{won}_uplink")].as_u64()
-        );
+        let decision =
+            rows(&paths, "decisions").iter().rev().find(|row| row["flow"] == entry["flow"]).expect("decided");
+        assert_eq!([&decision["from"], &decision["to"]], [&entry["from"], &entry["to"]]);
+        let ends = [&decision["from"], &decision["to"]].map(|end| end.as_str().unwrap());
+        assert!(ends[0].trim_start_matches('[').starts_with(&source), "{decision}");
+        assert!(ends[1].ends_with(&format!(":{}", flow.port())), "{decision}");
+        let moved = decision["moved"].as_bool().unwrap();
+        let (origin, won) = if moved { ("response", "second_uplink") } else { ("request", "first_uplink") };
+        assert_eq!((&entry["origin"], &entry["valid"]), (&Value::from(origin), &Value::from(true)), "{decision}");
+        assert_eq!(decision[won], decision["chosen"], "{decision}");
+        assert_eq!(port.as_bytes().last().map(|last| u64::from(last - b'0')), decision["chosen"].as_u64());
 
         let agg = port.clone();
         let at_agg = show(lab, &agg, "pat");

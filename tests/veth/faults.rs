@@ -411,7 +411,7 @@ fn ports_are_taken_out_and_put_back_removed_and_added_while_others_lose_nothing(
     let switch = bed.start(&bed.toml(""), &[]);
     ping_all_pairs(&bed.hosts);
     let lost = nothing_is_lost_while(&bed, || {
-        assert_eq!(changed(&switch, &["port", "down", "p2"]).trim(), "port `p2` changed");
+        assert_eq!(changed(&switch, &["port", "down", "p2"]).trim(), "port `p2` is down");
         wait_down(&switch, "p2", "taken out of service");
         assert_eq!(changed(&switch, &["port", "down", "p2"]).trim(), "nothing to change");
         changed(&switch, &["port", "up", "p2"]);

@@ -80,6 +80,37 @@ fn a_link_that_is_up_but_deaf_one_way_is_left_out_at_both_ends_and_comes_back() 
 }
 
 #[test]
+fn an_uplink_that_is_removed_and_added_again_carries_what_it_carried() {
+    let Some(_turn) = turn("again") else { return };
+    let options = ["--leaf-spine", "2x2", "--selector", "caft", "--rate", "100Mbit"];
+    let lab = Lab::up("again", &options);
+    let leaf = lab.socket("leaf0").to_str().unwrap();
+    let routes = || {
+        let line = answer(ask(lab.socket("leaf0"), "{\"show\":\"paths\"}"));
+        let Body::Paths { paths, .. } = serde_json::from_str::<Report>(&line).unwrap().body else { panic!("{line}") };
+        paths.into_iter().map(|p| (p.prefix, p.serving.into_keys().collect::<Vec<_>>())).collect::<Vec<_>>()
+    };
+    let before = routes();
+    let by =
+        |port: &str, routes: &[(String, Vec<String>)]| routes.iter().filter(|r| r.1.contains(&port.into())).count();
+    assert!(by("spine0", &before) > 1, "{before:?}");
+    let said = weft_ok(&["port", "del", "spine0", "--socket", leaf]);
+    assert!(said.starts_with("port `spine0` removed\nroutes: "), "{said}");
+    assert_eq!(by("spine0", &routes()), 0);
+    let said = weft_ok(&["port", "add", "spine0", "--kind", "up", "--socket", leaf]);
+    assert!(said.starts_with("port `spine0` added\nroutes: "), "{said}");
+    wait_for(&lab, "leaf0", "spine0", true);
+    assert_eq!(routes(), before);
+    assert_eq!(books::port(lab.socket("leaf0"), "spine0").rate.0, 100_000_000);
+    assert_eq!(weft_ok(&["reload", "--socket", leaf]).trim(), "nothing to change");
+    // It is the only one that is left.
+    for leaf in ["leaf0", "leaf1"] {
+        weft_ok(&["port", "down", "spine1", "--socket", lab.socket(leaf).to_str().unwrap()]);
+    }
+    tcp(&lab.hosts[0], &lab.hosts[3], lab.hosts[3].ipv4.into(), 256 << 10);
+}
+
+#[test]
 fn a_worker_that_panics_takes_its_switch_down_whole_and_says_so() {
     let Some(_turn) = turn("panic") else { return };
     let bed = Bed::new("panic", &[Host, Host]);

@@ -215,7 +215,7 @@ fn a_clamp_slows_the_sender_down_while_the_link_is_red_and_lets_it_go_afterwards
     let [alone, beside, again] = &observed.phases;
     let clamps = acts(&observed.lab, "leaf0", "decrease", "clamp");
     let shown = show(&observed.lab, "leaf0", "flows");
-    let clamped = number(&rows(&shown, "acks")[0], "clamped");
+    let clamped = number(&shown["acks"], "clamped");
     assert!(clamps > 5 && clamped > clamps, "{shown}");
     assert_eq!((observed.checksum_errors, observed.foreign), (0, 0));
     let middle = |windows: &[u64]| windows[windows.len() / 2];

@@ -14,7 +14,7 @@ mod uplinks;
 pub use pods::{Pod, Pods};
 pub use reach::Reach;
 pub use recent::{FlowEnds, Recent, ends, ends_of_message};
-pub use show::{metrics_text, pat_table, slots_table};
+pub use show::{ends_cells, flow_cell, metrics_cell, pat_table, slots_record};
 pub use uplinks::{Direction, DreConfig, Uplinks};
 
 use std::net::IpAddr;

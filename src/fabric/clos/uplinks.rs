@@ -212,13 +212,9 @@ impl Uplinks {
                 (dre.period() / MICROS).into(),
             ]
         };
-        SchemeTable {
-            name: "dre",
-            columns: &["port", "direction", "uplink", "register_bytes", "load", "metric", "failed", "period_us"],
-            rows: (0..self.count())
-                .flat_map(|number| [Direction::Egress, Direction::Ingress].map(|direction| row(number, direction)))
-                .collect(),
-        }
+        let columns = &["port", "direction", "uplink", "register_bytes", "load", "metric", "failed", "period_us"];
+        let both = |number| [Direction::Egress, Direction::Ingress].map(|direction| row(number, direction));
+        SchemeTable::table("dre", columns, (0..self.count()).flat_map(both).collect())
     }
 
     /// Which of them are there and carry traffic.
@@ -227,8 +223,7 @@ impl Uplinks {
             let port = self.links[number].port.map_or(Cell::None, Cell::Port);
             vec![port, (number as u64).into(), Cell::Bool(self.port(number).is_none())]
         };
-        let columns = &["port", "uplink", "failed"];
-        SchemeTable { name: "uplinks", columns, rows: (0..self.count()).map(row).collect() }
+        SchemeTable::table("uplinks", &["port", "uplink", "failed"], (0..self.count()).map(row).collect())
     }
 
     fn fresh(&self, description: SchemePort, period: u64) -> Uplink {

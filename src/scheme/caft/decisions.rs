@@ -30,10 +30,25 @@ pub struct Decision {
     pub ends: FlowEnds,
     /// The way that the request took; without metrics within a pod, where the response tells of the best one only.
     pub first: Candidate,
-    /// The way that the response found.
+    /// What the response told of the way that it came by; see [`Decision::second_way`].
     pub second: Candidate,
     /// Whether the flow was moved to the second.
     pub moved: bool,
+}
+
+impl Decision {
+    /// The way that the response found. `None` if the far ToR had no other than that of the request: it says so by a
+    /// pair of its own links of which both have failed (row T8), which it would take for no way.
+    pub fn second_way(&self) -> Option<Candidate> {
+        let [up, .., down] = self.second.metrics;
+        let none = [up, down].iter().all(|metric| metric.is_some_and(|metric| metric.is_failed()));
+        (!none).then_some(self.second)
+    }
+
+    /// Number of the uplink that the flow goes by from then on.
+    pub fn chosen(&self) -> usize {
+        if self.moved { self.second.uplink } else { self.first.uplink }
+    }
 }
 
 /// The last decisions of a ToR, for showing.

@@ -1,21 +1,27 @@
-use crate::fabric::clos::{metrics_text, pat_table, slots_table};
+use crate::fabric::clos::{ends_cells, flow_cell, metrics_cell, pat_table, slots_record};
 use crate::fabric::view::{Cell, SchemeTable, Topic};
+use crate::id::Role;
 use crate::time::{Instant, MICROS, MILLIS};
 
 use super::{CaftCounters, CaftIngress, Candidate, Decision};
 
 impl CaftIngress {
-    /// What it has to show of `topic`.
+    /// What it has to show of `topic`: of what a switch of its tier keeps, and nothing of what it does not.
     pub(super) fn tables(&self, now: Instant, topic: Topic) -> Vec<SchemeTable> {
-        match topic {
-            Topic::Dre => vec![self.clos.uplinks().show(now)],
-            Topic::Pat => {
+        match (topic, self.clos.role()) {
+            (Topic::Paths, Role::Tor) => vec![self.show_decisions(now), self.show_counters()],
+            (Topic::Paths, Role::Agg | Role::Core) => vec![self.show_counters()],
+            (_, Role::Core) => Vec::new(),
+            (Topic::Dre, _) => vec![self.clos.uplinks().show(now)],
+            (Topic::Pat, _) => {
                 let CaftCounters { untracked, unkept, .. } = self.counters;
-                vec![pat_table(&self.pat, now), slots_table(&self.pat, now, untracked, unkept)]
+                let known = self.decisions.iter().map(|d| (d.flow, d.ends));
+                vec![pat_table(&self.pat, now, known), slots_record(&self.pat, now, untracked, unkept)]
             }
-            Topic::Failures => vec![self.show_failures(now), self.clos.uplinks().show_state()],
-            Topic::Paths => vec![self.show_decisions(now), self.show_counters()],
-            Topic::Meters | Topic::Groups | Topic::Flows => Vec::new(),
+            // A ToR knows of its own links only.
+            (Topic::Failures, Role::Tor) => vec![self.clos.uplinks().show_state()],
+            (Topic::Failures, Role::Agg) => vec![self.show_failures(now), self.clos.uplinks().show_state()],
+            (Topic::Meters | Topic::Groups | Topic::Flows, _) => Vec::new(),
         }
     }
 
@@ -28,33 +34,34 @@ impl CaftIngress {
                 (now.since(row.told) / MICROS).into(),
             ]
         });
-        SchemeTable { name: "failures", columns: &["pod", "failed", "told_us_ago"], rows: rows.collect() }
+        SchemeTable::table("failures", &["pod", "failed", "age_us"], rows.collect())
     }
 
     fn show_decisions(&self, now: Instant) -> SchemeTable {
         let metrics = |way: Candidate| match way.metrics {
-            [None, ..] => Cell::None,
-            metrics => Cell::Text(metrics_text(metrics.into_iter().flatten())),
+            [None, None, None, None] => Cell::None,
+            metrics => metrics_cell(metrics),
         };
+        let number = |uplink: usize| Cell::Int(uplink as u64);
         let row = |d: &Decision| {
-            let [from, to] = d.ends.map(|end| Cell::Text(std::net::SocketAddr::from(end).to_string()));
+            let [from, to] = ends_cells(d.ends);
+            let second = d.second_way();
             vec![
-                Cell::Text(format!("{:08x}", d.flow)),
+                flow_cell(d.flow),
                 from,
                 to,
                 metrics(d.first),
-                metrics(d.second),
-                if d.moved { "second" } else { "first" }.into(),
-                (d.first.uplink as u64).into(),
-                (d.second.uplink as u64).into(),
+                second.map_or(Cell::None, metrics),
+                number(d.first.uplink),
+                second.map_or(Cell::None, |way| number(way.uplink)),
+                number(d.chosen()),
+                Cell::Bool(d.moved),
                 (now.since(d.at) / MILLIS).into(),
             ]
         };
-        SchemeTable {
-            name: "candidates",
-            columns: &["flow", "from", "to", "first", "second", "won", "first_uplink", "second_uplink", "age_ms"],
-            rows: self.decisions.iter().map(row).collect(),
-        }
+        let columns =
+            &["flow", "from", "to", "first", "second", "first_uplink", "second_uplink", "chosen", "moved", "age_ms"];
+        SchemeTable::table("decisions", columns, self.decisions.iter().map(row).collect())
     }
 
     fn show_counters(&self) -> SchemeTable {
@@ -79,13 +86,17 @@ impl CaftIngress {
             no_path,
             unkept,
         } = self.counters;
+        // One counter, of which the tiers mean different things: T8, and A4 or A7.
+        let of = |counted: bool, n: u64| if counted { n } else { 0 };
+        let at_tor = self.clos.role() == Role::Tor;
         let counts = [
             ("requests_opened", requests),
             ("requests_passed_up", requests_up),
             ("requests_come_down", requests_down),
             ("requests_without_room_for_a_tag", untagged),
             ("requests_that_do_not_fit_the_fabric", requests_odd),
-            ("requests_without_a_second_way", no_second),
+            ("requests_without_a_second_way", of(at_tor, no_second)),
+            ("messages_without_a_core", of(!at_tor, no_second)),
             ("choices_sent", choices_sent),
             ("choices_taken", choices_taken),
             ("responses_sent", responses_sent),
@@ -100,7 +111,6 @@ impl CaftIngress {
             ("ways_without_a_slot", unkept),
             ("packets_without_a_way", no_path),
         ];
-        let rows = counts.map(|(what, n)| vec![what.into(), n.into()]).to_vec();
-        SchemeTable { name: "allocation", columns: &["outcome", "count"], rows }
+        SchemeTable::counts("allocation", counts)
     }
 }

@@ -1,23 +1,25 @@
-use std::net::SocketAddr;
-
-use crate::fabric::clos::{metrics_text, pat_table, slots_table};
+use crate::fabric::clos::{ends_cells, flow_cell, metrics_cell, pat_table, slots_record};
 use crate::fabric::view::{Cell, SchemeTable, Topic};
+use crate::id::Role;
 use crate::time::{Instant, MILLIS};
 use crate::wire::caft::Metrics;
 
 use super::{Decision, ExpeditusCounters, ExpeditusIngress, Stage};
 
 impl ExpeditusIngress {
-    /// What it has to show of `topic`. It keeps nothing of others' failures.
+    /// What it has to show of `topic`, of what a switch of its tier keeps. None keeps anything of others' failures.
     pub(super) fn tables(&self, now: Instant, topic: Topic) -> Vec<SchemeTable> {
-        match topic {
-            Topic::Dre => vec![self.clos.uplinks().show(now)],
-            Topic::Pat => {
+        match (topic, self.clos.role()) {
+            (Topic::Paths, Role::Core) => vec![self.show_counters()],
+            (Topic::Paths, Role::Tor | Role::Agg) => vec![self.show_decisions(now), self.show_counters()],
+            (_, Role::Core) => Vec::new(),
+            (Topic::Dre, _) => vec![self.clos.uplinks().show(now)],
+            (Topic::Pat, _) => {
                 let ExpeditusCounters { untracked, unkept, .. } = self.counters;
-                vec![pat_table(&self.pat, now), slots_table(&self.pat, now, untracked, unkept)]
+                let known = self.decisions.iter().filter_map(|d| Some((d.flow?, d.ends)));
+                vec![pat_table(&self.pat, now, known), slots_record(&self.pat, now, untracked, unkept)]
             }
-            Topic::Paths => vec![self.show_decisions(now), self.show_counters()],
-            Topic::Failures | Topic::Meters | Topic::Groups | Topic::Flows => Vec::new(),
+            (Topic::Failures | Topic::Meters | Topic::Groups | Topic::Flows, _) => Vec::new(),
         }
     }
 
@@ -25,12 +27,12 @@ impl ExpeditusIngress {
         let number = |number: Option<usize>| number.map_or(Cell::None, |number| (number as u64).into());
         let metrics = |metrics: &Metrics| match metrics.is_empty() {
             true => Cell::None,
-            false => Cell::Text(metrics_text(metrics.iter().copied())),
+            false => metrics_cell(metrics.iter().copied().map(Some)),
         };
         let row = |d: &Decision| {
-            let [from, to] = d.ends.map(|end| Cell::Text(SocketAddr::from(end).to_string()));
+            let [from, to] = ends_cells(d.ends);
             vec![
-                d.flow.map_or(Cell::None, |flow| Cell::Text(format!("{flow:08x}"))),
+                d.flow.map_or(Cell::None, flow_cell),
                 from,
                 to,
                 match d.stage {
@@ -41,16 +43,15 @@ impl ExpeditusIngress {
                 .into(),
                 metrics(&d.egress),
                 metrics(&d.ingress),
-                number(d.chosen),
                 number(d.before),
+                number(d.chosen),
+                d.before.map_or(Cell::None, |before| Cell::Bool(d.chosen != Some(before))),
                 (now.since(d.at) / MILLIS).into(),
             ]
         };
-        SchemeTable {
-            name: "decisions",
-            columns: &["flow", "from", "to", "stage", "egress", "ingress", "chosen", "before", "age_ms"],
-            rows: self.decisions.iter().map(row).collect(),
-        }
+        let columns =
+            &["flow", "from", "to", "stage", "egress", "ingress", "first_uplink", "chosen", "moved", "age_ms"];
+        SchemeTable::table("decisions", columns, self.decisions.iter().map(row).collect())
     }
 
     fn show_counters(&self) -> SchemeTable {
@@ -88,7 +89,6 @@ impl ExpeditusIngress {
             ("packets_without_a_slot", untracked),
             ("ways_without_a_slot", unkept),
         ];
-        let rows = counts.map(|(what, n)| vec![what.into(), n.into()]).to_vec();
-        SchemeTable { name: "allocation", columns: &["outcome", "count"], rows }
+        SchemeTable::counts("allocation", counts)
     }
 }

@@ -9,7 +9,7 @@ impl HulaIngress {
     pub(super) fn show_links(&self, now: Instant) -> SchemeTable {
         let utilisation = |port| f64::from(self.utilisation(now, port)) / 65535.0;
         let rows = self.up.or(self.down).iter().map(|port| vec![Cell::Port(port), Cell::Float(utilisation(port))]);
-        SchemeTable { name: "meters", columns: &["port", "utilization"], rows: rows.collect() }
+        SchemeTable::table("meters", &["port", "utilization"], rows.collect())
     }
 
     /// The best way to each ToR.
@@ -25,11 +25,8 @@ impl HulaIngress {
                 Cell::Int(view.age / MICROS),
             ]
         };
-        SchemeTable {
-            name: "groups",
-            columns: &["tor", "ipv4", "ipv6", "best", "path_utilization", "age_us"],
-            rows: self.tors(now).into_iter().map(row).collect(),
-        }
+        let columns = &["tor", "ipv4", "ipv6", "best", "path_utilization", "age_us"];
+        SchemeTable::table("groups", columns, self.tors(now).into_iter().map(row).collect())
     }
 
     /// What became of probes.
@@ -66,7 +63,6 @@ impl HulaIngress {
             ("refused_table_full", full),
             ("refused_prefix_of_another", prefix_taken),
         ];
-        let rows = counts.map(|(what, n)| vec![what.into(), n.into()]).to_vec();
-        SchemeTable { name: "probes", columns: &["outcome", "count"], rows }
+        SchemeTable::counts("probes", counts)
     }
 }

@@ -231,10 +231,9 @@ impl Adapter {
             ];
             counts.map(|(what, n)| vec![action.name().into(), what.into(), n.into()])
         });
-        let table = |name, columns, rows| SchemeTable { name, columns, rows };
         vec![
-            table("rate_control", &["action", "outcome", "count"], rows.collect()),
-            table("acks", &["clamped"], vec![vec![self.clamped.into()]]),
+            SchemeTable::table("rate_control", &["action", "outcome", "count"], rows.collect()),
+            SchemeTable::counts("acks", [("clamped", self.clamped)]),
         ]
     }
 }
@@ -318,10 +317,7 @@ impl Asker {
             return Vec::new();
         }
         let [decrease, increase] = self.called;
-        vec![SchemeTable {
-            name: "rate_control_calls",
-            columns: &["decrease", "increase", "lost"],
-            rows: vec![vec![decrease.into(), increase.into(), self.lost.into()]],
-        }]
+        let calls = [("decrease", decrease), ("increase", increase), ("lost", self.lost)];
+        vec![SchemeTable::counts("rate_control_calls", calls)]
     }
 }

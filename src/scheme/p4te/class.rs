@@ -154,10 +154,7 @@ impl Classes {
                 ]
             })
         });
-        SchemeTable {
-            name: "class_meters",
-            columns: &["port", "class", "safe_rate_bps", "tokens_bytes", "packets", "above_safe_rate"],
-            rows: rows.collect(),
-        }
+        let columns = &["port", "class", "safe_rate_bps", "tokens_bytes", "packets", "above_safe_rate"];
+        SchemeTable::table("class_meters", columns, rows.collect())
     }
 }

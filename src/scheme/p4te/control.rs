@@ -113,16 +113,9 @@ impl SchemeControl for ControlPlane {
             let priority = (COLORS.len() - i) as u64;
             vec!["utilization".into(), color.name().into(), Cell::Ports(*ports), priority.into()]
         });
-        let groups = SchemeTable {
-            name: "groups",
-            columns: &["table", "range", "ports", "priority"],
-            rows: depth.chain(util).collect(),
-        };
-        let control = SchemeTable {
-            name: "digests_taken",
-            columns: &["moved_a_port", "moved_none", "of_other_ports"],
-            rows: vec![vec![self.moved.into(), self.kept.into(), self.ignored.into()]],
-        };
-        vec![groups, control]
+        let groups =
+            SchemeTable::table("groups", &["table", "range", "ports", "priority"], depth.chain(util).collect());
+        let digests = [("moved_a_port", self.moved), ("moved_none", self.kept), ("of_other_ports", self.ignored)];
+        vec![groups, SchemeTable::counts("digests_taken", digests)]
     }
 }

@@ -182,24 +182,21 @@ impl Monitor {
                 p.counts.lost.into(),
             ]
         };
-        SchemeTable {
-            name: "meters",
-            columns: &[
-                "port",
-                "color",
-                "reported_depth",
-                "depth",
-                "committed_bytes",
-                "peak_bytes",
-                "packets",
-                "depth_increases",
-                "depth_decreases",
-                "color_changes",
-                "digests_sent",
-                "digests_lost",
-            ],
-            rows: by_port(ports, row),
-        }
+        let columns = &[
+            "port",
+            "color",
+            "reported_depth",
+            "depth",
+            "committed_bytes",
+            "peak_bytes",
+            "packets",
+            "depth_increases",
+            "depth_decreases",
+            "color_changes",
+            "digests_sent",
+            "digests_lost",
+        ];
+        SchemeTable::table("meters", columns, by_port(ports, row))
     }
 }
 

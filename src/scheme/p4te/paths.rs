@@ -131,20 +131,14 @@ impl Paths {
             let Chosen { preferred, other } = self.chosen(class);
             vec![class.name().into(), preferred.into(), other.into()]
         };
-        let flowlets = SchemeTable {
-            name: "flowlets",
-            columns: &["class", "on_preferred_port", "on_other_port"],
-            rows: [Class::Short, Class::Large].map(row).to_vec(),
-        };
+        let columns = &["class", "on_preferred_port", "on_other_port"];
+        let flowlets = SchemeTable::table("flowlets", columns, [Class::Short, Class::Large].map(row).to_vec());
         vec![flowlet_table(&self.flowlets, now), flowlets]
     }
 
     /// The ports that lead up, those of them that carry traffic, and those that ingress takes for yellow or red.
     pub fn show_ports(&self, live: PortMask) -> SchemeTable {
-        SchemeTable {
-            name: "up_ports",
-            columns: &["all", "live", "not_green"],
-            rows: vec![vec![Cell::Ports(self.up), Cell::Ports(self.up.and(live)), Cell::Ports(self.busy)]],
-        }
+        let ports = [("all", self.up), ("live", self.up.and(live)), ("not_green", self.busy)];
+        SchemeTable::record("up_ports", ports.map(|(which, ports)| (which, Cell::Ports(ports))))
     }
 }
