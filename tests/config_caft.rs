@@ -41,7 +41,7 @@ fn the_table_has_the_documented_defaults_and_every_key_arrives() {
         dre_scale: true,
         timeout: Duration(100_000_000),
         slots: 65_536,
-        failure_timeout: Duration(1_000_000_000),
+        failure_timeout: Duration(10_000_000_000),
         deterministic: false,
     };
     assert_eq!(config.caft, expected);
