@@ -209,6 +209,25 @@ fn midst(rig: &mut Rig) -> u64 {
     80
 }
 
+#[test]
+fn a_switch_that_is_held_up_takes_nothing_back_from_its_own_agents() {
+    for notify in ["", "notify = true"] {
+        let tables = format!("[pl2]\n{notify}").leak();
+        let mut rig = with(tables);
+        let all = midst(&mut rig);
+        for _ in 0..10 {
+            // No pass for 30 ms, and all that was reserved is overdue.
+            rig.now = rig.now + 30_000_000;
+            rig.wait(3 * SLOT);
+        }
+        rig.settle(100_000_000);
+        assert_eq!((rig.kept_by(4).len() as u64, rig.drops()), (all, vec![]));
+        let sum = |column: &str| (0..4).map(|port| rig.counted(port, column)).sum::<u64>();
+        assert_eq!(["timeouts", "resets", "late", "rogue", "in_underflows"].map(sum), [0; 5]);
+        assert!((0..4).any(|port| rig.agent(port, "late_sends") > 0), "nothing was late");
+    }
+}
+
 fn lost(rig: &Rig) -> u64 {
     rig.drops().iter().map(|(_, n)| n).sum()
 }
