@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use proptest::prelude::*;
-use weft::config::scheme::{Agent, SlotMode};
 use weft::config::{
     AckRule, CaftOptions, DscpSet, FABRIC_MAC, FlowletOptions, Fraction, HelloMode, HelloOptions, HulaOptions,
     P4teOptions, Pl2Options, Pod, PollMode, PortConfig, QueueOptions, RateAdaptation, RouteConfig, RuntimeOptions,
@@ -483,35 +482,6 @@ prop_compose! {
     }
 }
 
-prop_compose! {
-    /// Off: what it asks of ports is in `config_pl2`.
-    fn pl2()(
-        mode in prop::sample::select(vec![SlotMode::Counter, SlotMode::Clock, SlotMode::Window]),
-        (k, depth, max_outstanding) in (1u16..=1024, 1u8..=16, 1u32..=65_536),
-        (notify, drop_rogue, fixed_k, edge) in (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
-        (late_max, max_queue, max_parked) in (0u32..=1_000_000, 1u32..=1 << 20, 1u32..=1 << 20),
-        (rtt_comp, rsv_delay, bypass) in (0u64..=10_000_000, 0u64..=10_000_000, 0u64..=9234),
-    ) -> Pl2Options {
-        Pl2Options {
-            enabled: false,
-            mode,
-            k,
-            notify,
-            agent: if edge { Agent::Edge } else { Agent::None },
-            drop_rogue,
-            depth,
-            max_outstanding,
-            rtt_comp: Duration(rtt_comp),
-            bypass_bytes: Bytes(bypass),
-            late_max,
-            fixed_k,
-            max_queue,
-            max_parked,
-            rsv_delay: Duration(rsv_delay),
-        }
-    }
-}
-
 /// Gives some up ports the highest numbers; then the number of uplinks has to be said, else it may be.
 fn number(ports: &mut [PortConfig], chance: u64) -> Option<u8> {
     let mut up: Vec<_> = ports.iter_mut().filter(|p| p.kind == PortKind::Up).collect();
@@ -533,7 +503,7 @@ prop_compose! {
         (frames, control) in (1024u32..100_000, "/[ -~]{0,80}"),
         (packets, bytes, control_packets, mark) in (1u32..100_000, 1u64..1 << 32, 1u32..1000, any::<u64>()),
         hello in (1_000_000u64..=10_000_000_000, 2u8..=50, any::<bool>()),
-        (flowlet, p4te, hula, caft, pl2) in (flowlet(), p4te(), hula(), caft(), pl2()),
+        (flowlet, p4te, hula, caft) in (flowlet(), p4te(), hula(), caft()),
         (place, pod) in (any::<u64>(), any::<bool>()),
         selector in prop::sample::select(vec![
             Selector::Ecmp,
@@ -598,7 +568,8 @@ prop_compose! {
             p4te,
             hula,
             caft,
-            pl2,
+            // Others are in `config_pl2`.
+            pl2: Pl2Options::default(),
             ports,
             routes,
         }

@@ -1,5 +1,8 @@
 //! What PL2 is told: `pl2 = true` or `[pl2]`, what a switch must be like for it, and what a running one keeps.
 
+use std::process::Command;
+
+use proptest::prelude::*;
 use weft::config::diff::{Layout, diff};
 use weft::config::scheme::{Agent, SlotMode};
 use weft::config::{Pl2Options, Setting, SwitchConfig, Tables};
@@ -180,4 +183,55 @@ fn in_a_fabric_the_tors_have_it() {
 
     let text = "shape = \"rack\"\nhosts = 3\nrate = \"1Gbit\"\npl2 = true\n";
     assert!(Fabric::parse(text, "f.toml").unwrap().switches[0].config.pl2.enabled);
+}
+
+prop_compose! {
+    fn pl2()(
+        mode in prop::sample::select(vec![SlotMode::Counter, SlotMode::Clock, SlotMode::Window]),
+        (k, depth, max_outstanding) in (1u16..=1024, 1u8..=16, 1u32..=65_536),
+        (notify, drop_rogue, fixed_k, edge, enabled) in any::<(bool, bool, bool, bool, bool)>(),
+        (late_max, max_queue, max_parked) in (0u32..=1_000_000, 1u32..=1 << 20, 1u32..=1 << 20),
+        (rtt_comp, rsv_delay, bypass) in (0u64..=10_000_000, 0u64..=10_000_000, 0u64..=9234),
+    ) -> Pl2Options {
+        Pl2Options {
+            enabled,
+            mode,
+            k,
+            notify,
+            agent: if edge { Agent::Edge } else { Agent::None },
+            drop_rogue,
+            depth,
+            max_outstanding,
+            rtt_comp: Duration(rtt_comp),
+            bypass_bytes: Bytes(bypass),
+            late_max,
+            fixed_k,
+            max_queue,
+            max_parked,
+            rsv_delay: Duration(rsv_delay),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_table_written_as_toml_reads_back_the_same(pl2 in pl2()) {
+        let config = SwitchConfig { pl2, ..parse(&tor("", &[GIGABIT, GIGABIT], "")) };
+        config.validate().unwrap();
+        prop_assert_eq!(parse(&config.to_toml()), config);
+    }
+}
+
+#[test]
+fn a_lab_with_pl2_wants_rates_and_to_be_told_once() {
+    for (arguments, words) in [
+        (&["--pl2"][..], "no rate, and PL2's slots are made of it"),
+        (&["--pl2", "--rate", "1Gbit", "--set", "pl2.enabled=false"], "--pl2 is --set pl2.enabled"),
+        (&["--pl2", "--rate", "1Gbit", "--host-rate", "0"], "no rate"),
+    ] {
+        let all = [&["lab", "up", "--rack", "2", "--name", "none"], arguments].concat();
+        let output = Command::new(env!("CARGO_BIN_EXE_weft")).args(&all).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(words), "{all:?}: {said}");
+    }
 }

@@ -114,7 +114,10 @@ impl ShapeOptions {
 
     fn fabric(&self) -> Result<FabricOptions, Failure> {
         let mut set = self.set.clone();
-        if self.pl2 && !set.iter().any(|s| s.is("pl2", "enabled")) {
+        if self.pl2 && set.iter().any(|s| s.is("pl2", "enabled")) {
+            return Err(Failure::misuse("--pl2 is --set pl2.enabled=true: take one of the two out"));
+        }
+        if self.pl2 {
             set.push("pl2.enabled=true".parse().map_err(Failure::misuse)?);
         }
         let tables = Tables::with(&set).map_err(Failure::misuse)?;

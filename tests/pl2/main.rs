@@ -8,3 +8,4 @@ mod edge;
 mod frames;
 mod load;
 mod ways;
+mod wire;
