@@ -8,8 +8,8 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use proptest::prelude::*;
 use weft::config::{
     AckRule, CaftOptions, DscpSet, FABRIC_MAC, FlowletOptions, Fraction, HelloMode, HelloOptions, HulaOptions,
-    P4teOptions, Pod, PollMode, PortConfig, QueueOptions, RateAdaptation, RouteConfig, RuntimeOptions, Segment,
-    Selector, SwitchConfig, XdpMode, derived_mac, derived_seed,
+    P4teOptions, Pl2Options, Pod, PollMode, PortConfig, QueueOptions, RateAdaptation, RouteConfig, RuntimeOptions,
+    Segment, Selector, SwitchConfig, XdpMode, derived_mac, derived_seed,
 };
 use weft::fault::Faults;
 use weft::id::{PortId, PortKind, PortMask, Role, SwitchId};
@@ -132,6 +132,7 @@ fn every_key_of_a_file_arrives_in_the_configuration() {
         p4te: P4teOptions::default(),
         hula: HulaOptions::default(),
         caft: CaftOptions::default(),
+        pl2: Pl2Options::default(),
         ports: vec![
             PortConfig {
                 rate: BitRate(10_000_000_000),
@@ -568,6 +569,8 @@ prop_compose! {
             p4te,
             hula,
             caft,
+            // Others are in `config_pl2`.
+            pl2: Pl2Options::default(),
             ports,
             routes,
         }

@@ -18,7 +18,7 @@ use super::{Failure, Outcome, print};
 #[derive(Args, Debug)]
 pub(super) struct ShowArgs {
     /// What to show: ports, queues, drops, workers, umem, paths or neighbours; of the scheme: meters,
-    /// groups, flows, dre, pat or failures
+    /// groups, flows, dre, pat or failures; of a rack that PL2 schedules: slots
     what: Show,
     #[command(flatten)]
     which: Which,
@@ -102,6 +102,9 @@ fn scheme_tables(report: &Report, tables: &Map<String, Value>) -> impl Iterator<
 
 /// That the switch has nothing of what was asked for by `word`, and whether that is its scheme's doing or its tier's.
 fn keeps_no(report: &Report, word: &str) -> String {
+    if word == Show::Slots.name() {
+        return "nothing is reserved here: PL2 is off, or there are no host ports".into();
+    }
     let thing = match word {
         "dre" => "load estimates (dre)",
         "pat" => "path allocation table",
@@ -310,6 +313,7 @@ mod tests {
             ("core", "expeditus", r#""pat":null"#, "a core keeps no path allocation table"),
             ("core", "expeditus", r#""failures":null"#, "the selector expeditus keeps no failure table"),
             ("tor", "caft", r#""failures":null,"uplinks":[]"#, "a ToR keeps no failure table\n\nno uplinks"),
+            ("tor", "ecmp", r#""slots":null"#, "nothing is reserved here: PL2 is off, or there are no host ports"),
             ("agg", "caft", r#""failures":[]"#, "no failures"),
             ("agg", "caft", r#""pat":[],"slots":{"slots":8,"live":0}"#, "no pat\n\nslots\n slots  8\n live   0"),
         ] {

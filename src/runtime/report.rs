@@ -102,9 +102,9 @@ pub enum Body {
         /// In words, one entry each; none if all was so already.
         changed: Vec<String>,
     },
-    /// `show meters`, `groups`, `flows`, `dre`, `pat`, `failures`, by name: an array of objects with the same keys in
-    /// the same order, or one object for what there is once. The first by that word; `null` if the switch keeps no
-    /// such thing, by its scheme or its tier.
+    /// `show meters`, `groups`, `flows`, `dre`, `pat`, `failures`, `slots`, by name: an array of objects with the same
+    /// keys in the same order, or one object for what there is once. The first by that word; `null` if the switch keeps
+    /// no such thing, by its scheme, its tier, or for want of PL2.
     Scheme(Map<String, Value>),
 }
 

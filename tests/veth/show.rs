@@ -23,6 +23,7 @@ fn expected(what: Show) -> &'static [&'static str] {
         Show::Dre => &["ecmp keeps no load estimates"],
         Show::Pat => &["ecmp keeps no path allocation table"],
         Show::Failures => &["ecmp keeps no failure table"],
+        Show::Slots => &["PL2 is off"],
         Show::Neighbours => &["address", "10.0.0.2", "fd00::3", "station", "h0-0-3"],
     }
 }

@@ -21,7 +21,7 @@ impl CaftIngress {
             // A ToR knows of its own links only.
             (Topic::Failures, Role::Tor) => vec![self.clos.uplinks().show_state()],
             (Topic::Failures, Role::Agg) => vec![self.show_failures(now), self.clos.uplinks().show_state()],
-            (Topic::Meters | Topic::Groups | Topic::Flows, _) => Vec::new(),
+            (Topic::Meters | Topic::Groups | Topic::Flows | Topic::Slots, _) => Vec::new(),
         }
     }
 

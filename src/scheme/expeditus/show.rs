@@ -19,7 +19,7 @@ impl ExpeditusIngress {
                 let known = self.decisions.iter().filter_map(|d| Some((d.flow?, d.ends)));
                 vec![pat_table(&self.pat, now, known), slots_record(&self.pat, now, untracked, unkept)]
             }
-            (Topic::Failures | Topic::Meters | Topic::Groups | Topic::Flows, _) => Vec::new(),
+            (Topic::Failures | Topic::Meters | Topic::Groups | Topic::Flows | Topic::Slots, _) => Vec::new(),
         }
     }
 

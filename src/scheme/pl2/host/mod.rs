@@ -36,6 +36,7 @@
 
 mod config;
 mod connections;
+mod flush;
 mod grants;
 mod parked;
 mod receiver;
