@@ -7,6 +7,7 @@ mod faults;
 mod random;
 mod receivers;
 mod timeline;
+mod withdrawn;
 
 use weft::scheme::pl2::host::{Action, ConnKey, Enqueued, Host, HostConfig};
 use weft::time::{Instant, MICROS};

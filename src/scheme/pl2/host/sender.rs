@@ -62,7 +62,7 @@ pub enum Action<T> {
 pub struct Host<T> {
     pub(super) config: HostConfig,
     pub(super) connections: Connections,
-    lot: Lot<T>,
+    pub(super) lot: Lot<T>,
     timers: Deadlines,
     /// Connections that want to ask, the next one first.
     turns: VecDeque<u32>,
@@ -74,7 +74,7 @@ pub struct Host<T> {
     /// The switch's start that was last heard of, 0 if none, and when that was.
     pub(super) epoch: u16,
     pub(super) epoch_since: Instant,
-    releases: VecDeque<(MacAddr, Control)>,
+    pub(super) releases: VecDeque<(MacAddr, Control)>,
     pub(super) receiver: Receiver,
     pub(super) stats: HostStats,
 }
