@@ -6,12 +6,13 @@ use ipnet::IpNet;
 
 use crate::lab::net::{InterfaceConfig, NetError, Netlink};
 
-/// Where the TAP's addresses come from.
+/// Where the TAP's addresses come from. What is taken off the uplink goes back when the agent ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Addressing {
-    /// From the uplink, with the routes that lead by it; they go back when the agent ends.
+    /// From the uplink, with the routes that lead by it.
     Move,
-    /// From here, with default routes through gateways.
+    /// From here, with default routes through gateways. The uplink's are taken off as well, or the kernel would send by
+    /// it.
     Give {
         /// Addresses with the lengths of their prefixes.
         addresses: Vec<IpNet>,
@@ -46,6 +47,8 @@ impl Addresses {
         match given.try_give(addressing, tap) {
             Ok(()) => Ok(given),
             Err(error) => {
+                // The kernel may take a route only when the TAP does not have it any more.
+                let _ = given.netlink.remove_config(tap, &given.moved);
                 if let Err(error) = given.restore() {
                     tracing::error!(%error, "addresses are lost");
                 }
@@ -55,19 +58,19 @@ impl Addresses {
     }
 
     fn try_give(&mut self, addressing: &Addressing, tap: &str) -> Result<(), NetError> {
+        if *addressing == Addressing::Leave {
+            return Ok(());
+        }
+        // Before IPv6 goes off, which would take its addresses too.
+        self.moved = self.netlink.config_of(&self.uplink)?;
+        self.netlink.remove_config(&self.uplink, &self.moved)?;
+        self.silence_ipv6();
         match addressing {
-            Addressing::Leave => Ok(()),
             Addressing::Give { addresses, gateways } => {
-                self.silence_ipv6();
                 addresses.iter().try_for_each(|address| self.netlink.add_address(tap, *address))?;
                 gateways.iter().try_for_each(|gateway| self.netlink.add_default_route(*gateway))
             }
-            Addressing::Move => {
-                self.moved = self.netlink.config_of(&self.uplink)?;
-                self.netlink.remove_config(&self.uplink, &self.moved)?;
-                self.silence_ipv6();
-                self.netlink.add_config(tap, &self.moved)
-            }
+            _ => self.netlink.add_config(tap, &self.moved),
         }
     }
 

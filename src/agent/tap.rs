@@ -89,11 +89,13 @@ impl TapDevice {
 }
 
 pub(super) fn remedy(cause: &io::Error) -> &'static str {
+    const NAME: &str = "use a name of at most 15 bytes, without `/` and spaces";
     match cause.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EPERM | Errno::EACCES) => "run it as root, or with CAP_NET_ADMIN",
         Some(Errno::EEXIST | Errno::EBUSY) => "choose another name with --tap, or remove the one that is there",
         Some(Errno::ENOENT | Errno::ENODEV | Errno::ENXIO) => "load the kernel's TUN driver: `modprobe tun`",
-        Some(Errno::EINVAL) => "use a name of at most 15 bytes, without `/` and spaces",
+        Some(Errno::EINVAL) => NAME,
+        _ if cause.kind() == io::ErrorKind::InvalidInput => NAME,
         _ => "see dmesg",
     }
 }
