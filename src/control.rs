@@ -115,11 +115,13 @@ pub enum Show {
     Pat,
     /// What CAFT knows of other pods' failed links.
     Failures,
+    /// What hosts of the rack have reserved, where PL2 schedules it.
+    Slots,
 }
 
 impl Show {
     /// Everything that can be shown.
-    pub const ALL: [Show; 13] = [
+    pub const ALL: [Show; 14] = [
         Show::Ports,
         Show::Queues,
         Show::Drops,
@@ -133,6 +135,7 @@ impl Show {
         Show::Dre,
         Show::Pat,
         Show::Failures,
+        Show::Slots,
     ];
 
     /// The word for it.
@@ -151,6 +154,7 @@ impl Show {
             Show::Dre => "dre",
             Show::Pat => "pat",
             Show::Failures => "failures",
+            Show::Slots => "slots",
         }
     }
 }

@@ -55,6 +55,12 @@ drop_reasons! {
     TagFromHost = "tag_from_host",
     /// A scheme's tag on its way to a host: it must not get there.
     TagToHost = "tag_to_host",
+    /// A message or shim of PL2 that fails its own rules, is of a version not known here, or that no host sends.
+    BadSlotMessage = "bad_slot_message",
+    /// Sent in a slot that nobody had reserved, where such frames are to be dropped.
+    Unreserved = "unreserved",
+    /// More frames of a host, or of one of its connections, than may wait for slots.
+    SlotQueueFull = "slot_queue_full",
     /// An ICMP echo request to the switch with a wrong ICMP checksum.
     BadIcmpChecksum = "bad_icmp_checksum",
     /// Not addressed to this switch's MAC on a port that only routes.

@@ -3,6 +3,7 @@
 
 use ipnet::IpNet;
 
+use crate::config::scheme::Agent;
 use crate::config::{FlowletOptions, HelloOptions, HulaOptions, PortConfig, QueueOptions, Selector, SwitchConfig};
 use crate::counters::{Ledger, PortCounters};
 use crate::fabric::clos::{ClosConfig, ClosEgress, DreConfig};
@@ -10,11 +11,11 @@ use crate::fabric::link::LinkView;
 use crate::fabric::note::Note;
 use crate::fabric::view::{NeighbourView, PathView, SchemeTable, StationView, Topic};
 use crate::fabric::{
-    Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, HelloConfig, Scheme, SchemeControl,
-    SchemeEgress, SchemeIngress, SchemePort,
+    Fabric, FabricConfig, FabricEgress, FabricIngress, FabricPort, Forwarding, HelloConfig, RackScheduler, Scheme,
+    SchemeControl, SchemeEgress, SchemeIngress, SchemePort,
 };
 use crate::frame::{Burst, Pool};
-use crate::id::{PortId, PortMask};
+use crate::id::{PortId, PortKind, PortMask};
 use crate::pisa::tm::QueueLimits;
 use crate::pisa::{DigestCounts, Handed, Pipe, PortLimits, Switch, TrafficManager};
 use crate::scheme::caft::{Caft, CaftConfig, CaftIngress};
@@ -24,6 +25,9 @@ use crate::scheme::hula::{Hula, HulaConfig, HulaEgress, HulaIngress};
 use crate::scheme::letflow::{Choice, LetFlow, LetFlowEgress, LetFlowIngress};
 use crate::scheme::p4te::control::ControlPlane;
 use crate::scheme::p4te::{P4te, P4teConfig, P4teEgress, P4teIngress, RateConfig, rate};
+use crate::scheme::pl2::host::HostConfig;
+use crate::scheme::pl2::switch::{Rack, RackConfig};
+use crate::scheme::pl2::{BookConfig, slot_ns};
 use crate::time::Instant;
 
 /// A switch whose scheme the caller need not know. The methods are those of [`Switch`], a burst a
@@ -47,6 +51,8 @@ pub trait Dataplane: Send {
     fn next_deadline(&self) -> Option<Instant>;
     /// [`Switch::backlog`].
     fn backlog(&self) -> PortMask;
+    /// Which start of the switch this is, from 1: its hosts know it by that. Called before the first frame, if at all.
+    fn set_start(&mut self, number: u16);
     /// [`Switch::set_port_up`]; the forwarding leaves a dead port out at once.
     fn set_port_up(&mut self, port: PortId, up: bool, pool: &mut Pool);
     /// [`Switch::is_port_up`].
@@ -101,6 +107,9 @@ impl<S: Scheme> Switch<Fabric<S>> {
     /// Tells all of the scheme's parts of a port.
     fn tell_scheme(&mut self, now: Instant, id: PortId, port: Option<SchemePort>) {
         self.ingress_mut().scheme_mut().set_port(now, id, port);
+        if let Some(rack) = self.ingress_mut().rack_mut() {
+            rack.set_port(now, id, port);
+        }
         self.egress_mut().scheme_mut().set_port(now, id, port);
         if let Some(command) = self.control_plane_mut().set_port(now, id, port) {
             self.ingress_mut().scheme_mut().command(now, command);
@@ -134,6 +143,9 @@ where
         let mut tables = self.ingress().scheme().show(now, topic);
         tables.extend(self.egress().scheme().show(now, topic));
         tables.extend(self.control_plane().show(now, topic));
+        if let Some(rack) = self.ingress().rack().filter(|_| topic == Topic::Slots) {
+            tables.extend(rack.show(now, self.queues()));
+        }
         tables
     }
     fn tick_deadline(&self) -> Option<Instant> {
@@ -144,6 +156,11 @@ where
     }
     fn backlog(&self) -> PortMask {
         Switch::backlog(self)
+    }
+    fn set_start(&mut self, number: u16) {
+        if let Some(rack) = self.ingress_mut().rack_mut() {
+            rack.start(number.max(1));
+        }
     }
     fn set_port_up(&mut self, port: PortId, up: bool, pool: &mut Pool) {
         Switch::set_port_up(self, port, up, pool);
@@ -373,6 +390,44 @@ pub fn expeditus_config(config: &SwitchConfig) -> ExpeditusConfig {
     ExpeditusConfig { clos: clos_config(config), timeout: o.timeout.0, slots: o.slots as usize }
 }
 
+/// PL2's part of a configuration, for a ToR that has it: slots are as long as a full frame of its host ports takes.
+///
+/// # Panics
+/// If the configuration is not valid, or there are fewer MTUs than ports.
+pub fn rack_config(config: &SwitchConfig, mtus: &[u16]) -> Option<RackConfig> {
+    let o = config.pl2.enabled.then_some(&config.pl2)?;
+    let hosts = || config.ports.iter().zip(mtus).filter(|(port, _)| port.kind == PortKind::Host);
+    let rate = hosts().map(|(port, _)| port.rate).next()?;
+    let mtu = hosts().map(|(port, mtu)| port.mtu_on(*mtu)).max()?;
+    let book = BookConfig {
+        mode: o.mode,
+        slot_ns: slot_ns(mtu, rate).expect("a rate that was checked"),
+        max_burst: o.k,
+        notify: o.notify,
+        drop_rogues: o.drop_rogue,
+        ..BookConfig::default()
+    };
+    let agent = HostConfig {
+        mtu,
+        max_burst: o.k,
+        fixed_k: o.fixed_k,
+        depth: o.depth,
+        max_outstanding: o.max_outstanding,
+        rtt_comp: o.rtt_comp.0,
+        bypass_bytes: o.bypass_bytes.0 as u16,
+        late_max: o.late_max,
+        max_queue: o.max_queue,
+        max_parked: o.max_parked,
+        ..HostConfig::default()
+    };
+    Some(RackConfig { book, agent: (o.agent == Agent::Edge).then_some(agent), rsv_delay: o.rsv_delay.0 })
+}
+
+fn rack(config: &SwitchConfig, mtus: &[u16]) -> Option<Box<dyn RackScheduler>> {
+    let rack = Rack::new(&rack_config(config, mtus)?).expect("a valid configuration");
+    Some(Box::new(rack))
+}
+
 /// Where the switch of a configuration stands in its fabric, for all that go by it.
 fn clos_config(config: &SwitchConfig) -> ClosConfig {
     let o = &config.caft;
@@ -423,7 +478,7 @@ fn assemble<S: Scheme>(
     egress: S::Egress,
     control: S::Control,
 ) -> Switch<Fabric<S>> {
-    let ingress = FabricIngress::new(fabric_config(config, mtus, pipe), ingress);
+    let ingress = FabricIngress::new(fabric_config(config, mtus, pipe), ingress).with_rack(rack(config, mtus));
     let mut switch =
         Switch::<Fabric<S>>::with_pipe(ingress, FabricEgress::new(egress), control, &port_limits(config), pipe);
     let ports = config.ports.iter().zip(config.uplink_numbers()).zip(mtus);

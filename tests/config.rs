@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use proptest::prelude::*;
+use weft::config::scheme::{Agent, SlotMode};
 use weft::config::{
     AckRule, CaftOptions, DscpSet, FABRIC_MAC, FlowletOptions, Fraction, HelloMode, HelloOptions, HulaOptions,
-    P4teOptions, Pod, PollMode, PortConfig, QueueOptions, RateAdaptation, RouteConfig, RuntimeOptions, Segment,
-    Selector, SwitchConfig, XdpMode, derived_mac, derived_seed,
+    P4teOptions, Pl2Options, Pod, PollMode, PortConfig, QueueOptions, RateAdaptation, RouteConfig, RuntimeOptions,
+    Segment, Selector, SwitchConfig, XdpMode, derived_mac, derived_seed,
 };
 use weft::fault::Faults;
 use weft::id::{PortId, PortKind, PortMask, Role, SwitchId};
@@ -132,6 +133,7 @@ fn every_key_of_a_file_arrives_in_the_configuration() {
         p4te: P4teOptions::default(),
         hula: HulaOptions::default(),
         caft: CaftOptions::default(),
+        pl2: Pl2Options::default(),
         ports: vec![
             PortConfig {
                 rate: BitRate(10_000_000_000),
@@ -209,7 +211,7 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         // Selectors.
         (tor("selector = \"best\"", "", "", ""), "t.toml:3:12: selector `best` is not a selector: write \"ecmp\", \"flowlet\", \"letflow\", \"hula\", \"p4te\", \"caft\" or \"expeditus\""),
         // Shape.
-        (tor("nmae = \"x\"", "", "", ""), "t.toml:3:1: unknown key `nmae`: write one of `name`, `role`, `id`, `selector`, `seed`, `mac`, `router_ipv4`, `router_ipv6`, `uplinks`, `segment`, `pod`, `runtime`, `queues`, `hello`, `flowlet`, `p4te`, `hula`, `caft`, `port`, `route`"),
+        (tor("nmae = \"x\"", "", "", ""), "t.toml:3:1: unknown key `nmae`: write one of `name`, `role`, `id`, `selector`, `seed`, `mac`, `router_ipv4`, `router_ipv6`, `uplinks`, `segment`, `pod`, `runtime`, `queues`, `hello`, `flowlet`, `p4te`, `hula`, `caft`, `pl2`, `port`, `route`"),
         (tor("", "", "mut = 1500", ""), "t.toml:11:1: port \"up0\": unknown key `mut`: write one of `interface`, `kind`, `rate`, `mtu`, `mode`, `enabled`, `pass_to_kernel`, `peer_mac`, `hello`, `fault`, `uplink`"),
         (tor("", "", "", "[runtime]\ncpu = 1"), "t.toml:13:1: runtime: unknown key `cpu`: write one of `poll`, `workers`, `core`, `frames`, `control`"),
         (tor("", "mode = \"fast\"", "", ""), "t.toml:7:8: port \"h0\": mode: unknown value `fast`: write `native` or `generic`"),
@@ -481,6 +483,35 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    /// Off: what it asks of ports is in `config_pl2`.
+    fn pl2()(
+        mode in prop::sample::select(vec![SlotMode::Counter, SlotMode::Clock, SlotMode::Window]),
+        (k, depth, max_outstanding) in (1u16..=1024, 1u8..=16, 1u32..=65_536),
+        (notify, drop_rogue, fixed_k, edge) in (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
+        (late_max, max_queue, max_parked) in (0u32..=1_000_000, 1u32..=1 << 20, 1u32..=1 << 20),
+        (rtt_comp, rsv_delay, bypass) in (0u64..=10_000_000, 0u64..=10_000_000, 0u64..=9234),
+    ) -> Pl2Options {
+        Pl2Options {
+            enabled: false,
+            mode,
+            k,
+            notify,
+            agent: if edge { Agent::Edge } else { Agent::None },
+            drop_rogue,
+            depth,
+            max_outstanding,
+            rtt_comp: Duration(rtt_comp),
+            bypass_bytes: Bytes(bypass),
+            late_max,
+            fixed_k,
+            max_queue,
+            max_parked,
+            rsv_delay: Duration(rsv_delay),
+        }
+    }
+}
+
 /// Gives some up ports the highest numbers; then the number of uplinks has to be said, else it may be.
 fn number(ports: &mut [PortConfig], chance: u64) -> Option<u8> {
     let mut up: Vec<_> = ports.iter_mut().filter(|p| p.kind == PortKind::Up).collect();
@@ -502,7 +533,7 @@ prop_compose! {
         (frames, control) in (1024u32..100_000, "/[ -~]{0,80}"),
         (packets, bytes, control_packets, mark) in (1u32..100_000, 1u64..1 << 32, 1u32..1000, any::<u64>()),
         hello in (1_000_000u64..=10_000_000_000, 2u8..=50, any::<bool>()),
-        (flowlet, p4te, hula, caft) in (flowlet(), p4te(), hula(), caft()),
+        (flowlet, p4te, hula, caft, pl2) in (flowlet(), p4te(), hula(), caft(), pl2()),
         (place, pod) in (any::<u64>(), any::<bool>()),
         selector in prop::sample::select(vec![
             Selector::Ecmp,
@@ -567,6 +598,7 @@ prop_compose! {
             p4te,
             hula,
             caft,
+            pl2,
             ports,
             routes,
         }

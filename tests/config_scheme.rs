@@ -229,7 +229,7 @@ fn a_wrong_setting_is_named_and_told_what_a_file_would_be() {
         (&["hello.interval=1us"], "--set hello.interval=1us: hello: interval 1us is out of range: write 1ms to 10s, or \"0\" for no hellos"),
         (&["flowlet.size=1"], "--set flowlet.size=1: flowlet: unknown key `size`: write `gap` or `slots`"),
         (&["queues.packets=many"], "--set queues.packets=many: queues: packets: invalid type: string \"many\": write a whole number without quotes"),
-        (&["hula.period=1ms", "runtime.workers=2"], "--set runtime.workers=2: runtime: unknown key `runtime`: write one of `queues`, `hello`, `flowlet`, `p4te`, `hula`, `caft`"),
+        (&["hula.period=1ms", "runtime.workers=2"], "--set runtime.workers=2: runtime: unknown key `runtime`: write one of `queues`, `hello`, `flowlet`, `p4te`, `hula`, `caft`, `pl2`"),
         (&["p4te.delta=1", "p4te.delta=2"], "--set p4te.delta=2: delta is set by --set p4te.delta=1 already: take one out"),
         (&["p4te.ack=safe\nwindow = 1"], "--set p4te.ack=safe\nwindow = 1: p4te: ack: unknown value `safe, window = 1`: write `safe` or `paper`"),
     ];

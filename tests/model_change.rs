@@ -18,8 +18,8 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use weft::config::diff::{self, Command, Layout};
 use weft::config::{
-    CaftOptions, FlowletOptions, HelloMode, HelloOptions, HulaOptions, P4teOptions, PollMode, PortConfig, QueueOptions,
-    RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig, XdpMode,
+    CaftOptions, FlowletOptions, HelloMode, HelloOptions, HulaOptions, P4teOptions, Pl2Options, PollMode, PortConfig,
+    QueueOptions, RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig, XdpMode,
 };
 use weft::fault::Faults;
 use weft::id::{PortId, PortKind, Role, SwitchId};
@@ -100,6 +100,7 @@ prop_compose! {
             p4te: P4teOptions::default(),
             hula: HulaOptions::default(),
             caft: CaftOptions::default(),
+            pl2: Pl2Options::default(),
             pod: None,
             uplinks: None,
             routes: routes.collect(),

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::subsequence;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use weft::config::{CaftOptions, FlowletOptions, HulaOptions, P4teOptions, QueueOptions, Selector};
+use weft::config::{CaftOptions, FlowletOptions, HulaOptions, P4teOptions, Pl2Options, QueueOptions, Selector};
 use weft::id::{PortKind, Role};
 use weft::topo::{Fabric, FabricOptions, LinkChange, LinkException, Shape, Switch, TopoError};
 use weft::units::{BitRate, Duration};
@@ -98,6 +98,7 @@ fn a_file_gives_the_fabric_of_its_shape_and_options() {
             queues: QueueOptions { packets: 100, ..QueueOptions::default() },
             flowlet: FlowletOptions { gap: Duration(100_000), ..FlowletOptions::default() },
             p4te: P4teOptions { delta: 3, depth_step: 3, ..P4teOptions::default() },
+            pl2: Pl2Options { enabled: false, k: 8, ..Pl2Options::default() },
             caft: CaftOptions { tpid: 0x9999, deterministic: true, ..CaftOptions::default() },
             hula: HulaOptions { period: Duration(200_000), keepalive: Duration(2_000_000), ..HulaOptions::default() },
             fault: "loss=0.5,seed=3".parse().expect("faults"),
@@ -108,7 +109,7 @@ fn a_file_gives_the_fabric_of_its_shape_and_options() {
              selector = \"hula\"\nseed = \"18446744073709551615\"\nhello_interval = 0\n\
              fault = \"loss=0.5,seed=3\"\n[queues]\npackets = 100\n[hello]\nmultiplier = 4\n\
              [flowlet]\ngap = \"100us\"\n[p4te]\ndelta = 3\n[hula]\nperiod = \"200us\"\n\
-             [caft]\ntpid = 0x9999\ndeterministic = true"
+             [caft]\ntpid = 0x9999\ndeterministic = true\n[pl2]\nenabled = false\nk = 8"
         );
         assert_eq!(Fabric::parse(&text, "f.toml").unwrap(), shape.build(&options).unwrap());
     }

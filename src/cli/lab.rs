@@ -67,6 +67,10 @@ struct ShapeOptions {
     /// [default: ecmp]
     #[arg(long)]
     selector: Option<Selector>,
+    /// Schedule what the hosts of each rack send each other (PL2), beside any selector; needs a rate of the hosts'
+    /// links. --set pl2.KEY=VALUE sets its keys, and turns it on
+    #[arg(long)]
+    pl2: bool,
     /// Rate of every link, e.g. 100Mbit; 0 = unlimited [default: 0]
     #[arg(long)]
     rate: Option<BitRate>,
@@ -86,7 +90,7 @@ struct ShapeOptions {
     /// (docs/reliability.md has the keys) [default: nothing]
     #[arg(long, value_name = "SPEC")]
     fault: Option<Faults>,
-    /// A key of [queues], [hello], [flowlet], [p4te], [hula] or [caft] on every switch, like
+    /// A key of [queues], [hello], [flowlet], [p4te], [hula], [caft] or [pl2] on every switch, like
     /// p4te.flowlet_gap=500us (docs/configuration.md has the keys); may be given several times
     #[arg(long = "set", value_name = "TABLE.KEY=VALUE")]
     set: Vec<Setting>,
@@ -98,6 +102,7 @@ impl ShapeOptions {
         // 0 prints as "unlimited", which is no rate to read.
         let rate = |rate: BitRate| format!("rate = \"{}\"", if rate.0 == 0 { "0".into() } else { rate.to_string() });
         None.or_else(|| self.selector.map(|s| ("--selector", format!("selector = \"{s}\""))))
+            .or_else(|| self.pl2.then(|| ("--pl2", "pl2 = true".into())))
             .or_else(|| self.rate.map(|r| ("--rate", rate(r))))
             .or_else(|| self.host_rate.map(|r| ("--host-rate", format!("host_{}", rate(r)))))
             .or_else(|| self.hosts_per_tor.map(|n| ("--hosts-per-tor", format!("hosts_per_tor = {n}"))))
@@ -108,11 +113,15 @@ impl ShapeOptions {
     }
 
     fn fabric(&self) -> Result<FabricOptions, Failure> {
-        let tables = Tables::with(&self.set).map_err(Failure::misuse)?;
+        let mut set = self.set.clone();
+        if self.pl2 && !set.iter().any(|s| s.is("pl2", "enabled")) {
+            set.push("pl2.enabled=true".parse().map_err(Failure::misuse)?);
+        }
+        let tables = Tables::with(&set).map_err(Failure::misuse)?;
         if self.hello_interval.is_some() && self.set.iter().any(|s| s.is("hello", "interval")) {
             return Err(Failure::misuse("--hello-interval is --set hello.interval: take one of the two out"));
         }
-        let Tables { queues, hello, flowlet, p4te, hula, caft } = tables;
+        let Tables { queues, hello, flowlet, p4te, hula, caft, pl2 } = tables;
         let default = FabricOptions::default();
         Ok(FabricOptions {
             hosts_per_tor: self.hosts_per_tor,
@@ -127,6 +136,7 @@ impl ShapeOptions {
             p4te,
             hula,
             caft,
+            pl2,
             fault: self.fault.unwrap_or_default(),
             ..default
         })

@@ -16,7 +16,7 @@ use super::{Failure, Outcome, print};
 #[derive(Args, Debug)]
 pub(super) struct ShowArgs {
     /// What to show: ports, queues, drops, workers, umem, paths or neighbours; of the scheme: meters,
-    /// groups, flows, dre, pat or failures
+    /// groups, flows, dre, pat or failures; of a rack that PL2 schedules: slots
     what: Show,
     #[command(flatten)]
     which: Which,
@@ -161,7 +161,10 @@ pub(super) fn text(report: &Report, titled: bool) -> String {
             if tables.len() == 1 && tables.values().all(|rows| rows.as_array().is_some_and(Vec::is_empty)) =>
         {
             let word = tables.keys().next().map_or("", String::as_str);
-            format!("the selector {} keeps no {word}", report.selector)
+            match word == Show::Slots.name() {
+                true => "nothing is reserved here: PL2 is off, or there are no host ports".into(),
+                false => format!("the selector {} keeps no {word}", report.selector),
+            }
         }
         Body::Scheme(tables) => scheme_tables(tables).collect::<Vec<_>>().join("\n\n"),
         Body::Queues { queues } => {
@@ -272,5 +275,8 @@ mod tests {
             let report: Report = serde_json::from_str(&report).unwrap();
             assert_eq!(text(&report, false), format!("the selector ecmp keeps no {word}"));
         }
+        let report: Report =
+            serde_json::from_str(r#"{"switch":"t","role":"tor","selector":"ecmp","slots":[]}"#).unwrap();
+        assert!(text(&report, false).contains("PL2 is off"));
     }
 }

@@ -180,6 +180,7 @@ fn fixed_keys(old: &SwitchConfig, new: &SwitchConfig) -> Vec<String> {
         ("p4te", old.p4te != new.p4te),
         ("hula", old.hula != new.hula),
         ("caft", old.caft != new.caft),
+        ("pl2", old.pl2 != new.pl2),
         ("runtime.poll", a.poll != b.poll),
         ("runtime.workers", a.workers != b.workers),
         ("runtime.core", a.core != b.core),
@@ -188,5 +189,6 @@ fn fixed_keys(old: &SwitchConfig, new: &SwitchConfig) -> Vec<String> {
     ];
     let mut fixed: Vec<_> = keys.iter().filter(|(_, differs)| *differs).map(|(key, _)| format!("`{key}`")).collect();
     fixed.extend(place::fixed(old, new));
+    fixed.extend(super::scheme::pl2::fixed(old, new));
     fixed
 }

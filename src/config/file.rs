@@ -8,6 +8,7 @@ use serde::de::{Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::error::{ConfigError, Document, Found, Place, Table, label};
+use super::scheme::FilePl2;
 use super::tables::{FileCaft, FileFlowlet, FileHello, FileHula, FileP4te, FileQueues, FileTables};
 use super::{
     FRAMES, HelloMode, MTU, Pod, PollMode, PortConfig, RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig,
@@ -108,6 +109,8 @@ struct File {
     hula: FileHula,
     #[serde(default)]
     caft: FileCaft,
+    #[serde(default)]
+    pl2: FilePl2,
     #[serde(default)]
     port: Vec<FilePort>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -267,8 +270,9 @@ pub(super) fn read(doc: &Document<'_>) -> Result<SwitchConfig, ConfigError> {
         p4te: file.p4te,
         hula: file.hula,
         caft: file.caft,
+        pl2: file.pl2,
     };
-    let Tables { queues, hello, flowlet, p4te, hula, caft } = tables.read(&mut found);
+    let Tables { queues, hello, flowlet, p4te, hula, caft, pl2 } = tables.read(&mut found);
     let ports: Vec<_> = file.port.into_iter().enumerate().map(|(i, port)| read_port(i, port, &mut found)).collect();
     let routes =
         file.route.into_iter().enumerate().map(|(i, route)| read_route(i, route, &ports, &mut found)).collect();
@@ -293,6 +297,7 @@ pub(super) fn read(doc: &Document<'_>) -> Result<SwitchConfig, ConfigError> {
         p4te,
         hula,
         caft,
+        pl2,
         ports,
         routes,
     })
@@ -358,7 +363,7 @@ pub(super) fn write(config: &SwitchConfig) -> String {
     let int = |value: u32| Some(Int(value.into()));
     // A port that is not there can't be named; what stands for it is refused when read back.
     let interface = |id: &PortId| config.ports.get(id.index()).map_or(format!("#{id}"), |p| p.interface.clone());
-    let FileTables { queues, hello, flowlet, p4te, hula, caft } = FileTables::of(&config.tables());
+    let FileTables { queues, hello, flowlet, p4te, hula, caft, pl2 } = FileTables::of(&config.tables());
     let file = File {
         name: Some(config.name.clone()),
         role: Some(config.role),
@@ -384,6 +389,7 @@ pub(super) fn write(config: &SwitchConfig) -> String {
         p4te,
         hula,
         caft,
+        pl2,
         port: config.ports.iter().map(write_port).collect(),
         route: config
             .routes

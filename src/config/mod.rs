@@ -37,7 +37,10 @@ pub(crate) use check::{hello_interval, no_rate};
 pub(crate) use error::{Document, Found, Table, link_name};
 pub(crate) use file::{Int, Reader, Text, out_of_range};
 pub use place::{Pod, UPLINK, UPLINKS};
-pub use scheme::{AckRule, CaftOptions, DscpSet, FlowletOptions, Fraction, HulaOptions, P4teOptions, RateAdaptation};
+pub(crate) use scheme::FilePl2;
+pub use scheme::{
+    AckRule, CaftOptions, DscpSet, FlowletOptions, Fraction, HulaOptions, P4teOptions, Pl2Options, RateAdaptation,
+};
 pub(crate) use tables::{FileCaft, FileFlowlet, FileHello, FileHula, FileP4te, FileQueues, FileTables};
 pub use tables::{Setting, SettingError, SettingsError, Tables};
 
@@ -316,6 +319,8 @@ pub struct SwitchConfig {
     pub hula: HulaOptions,
     /// CAFT or Expeditus, where one is selected.
     pub caft: CaftOptions,
+    /// PL2, where it is enabled.
+    pub pl2: Pl2Options,
     /// Ports by [`PortId`], 1 to [`MAX_PORTS`](crate::id::MAX_PORTS).
     pub ports: Vec<PortConfig>,
     /// Routes beside the segment's own, each prefix once, in no order that matters.
@@ -372,8 +377,8 @@ impl SwitchConfig {
 
     /// The tables that a fabric sets for all of its switches.
     pub fn tables(&self) -> Tables {
-        let SwitchConfig { queues, hello, flowlet, p4te, hula, caft, .. } = *self;
-        Tables { queues, hello, flowlet, p4te, hula, caft }
+        let SwitchConfig { queues, hello, flowlet, p4te, hula, caft, pl2, .. } = *self;
+        Tables { queues, hello, flowlet, p4te, hula, caft, pl2 }
     }
 
     /// The ports of one kind.

@@ -4,6 +4,8 @@
 
 /// CAFT's and Expeditus's.
 mod caft;
+/// PL2's.
+pub mod pl2;
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -21,6 +23,8 @@ use crate::units::{BitRate, Bytes, Duration};
 use crate::wire::ethernet::{HEADER_LEN, WIRE_OVERHEAD};
 pub use caft::{CaftOptions, DRE_ALPHA, DRE_PERIOD, FAILURE_TIMEOUT, PAT_TIMEOUT};
 pub(crate) use caft::{read_tpid, write_tpid};
+pub(crate) use pl2::FilePl2;
+pub use pl2::{Agent, Pl2Options, SlotMode};
 
 /// Possible gaps between flowlets, in nanoseconds. Below: no clock of a software switch tells packets so
 /// far apart. Above: every flow would keep its path for ever.
@@ -287,7 +291,7 @@ impl Notes<'_> {
 
 /// What the rules have against the schemes' tables, whatever the ports.
 pub(super) fn tables(tables: &Tables, found: &mut Found) {
-    let Tables { flowlet, p4te, hula, caft, .. } = tables;
+    let Tables { flowlet, p4te, hula, caft, pl2, .. } = tables;
     let mut notes = Notes { table: Table::Flowlet, found };
     notes.time("gap", flowlet.gap, FLOWLET_GAP);
     notes.slots("slots", flowlet.slots);
@@ -346,10 +350,14 @@ pub(super) fn tables(tables: &Tables, found: &mut Found) {
 
     notes.table = Table::Caft;
     caft::table(caft, &mut notes);
+
+    notes.table = Table::Pl2;
+    pl2::table(pl2, &mut notes);
 }
 
 /// What the selected scheme has against the workers and ports it would run on.
 pub(super) fn selected(config: &SwitchConfig, found: &mut Found) {
+    pl2::selected(config, found);
     let (selector, workers) = (config.selector, config.runtime.workers);
     if !matches!(selector, Selector::Ecmp | Selector::Flowlet | Selector::LetFlow) && workers > 1 {
         let mut notes = Notes { table: Table::Runtime, found };

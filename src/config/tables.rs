@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{Document, Found, Place, Table};
 use super::file::{Int, Reader, Text, out_of_range};
-use super::scheme::{DEPTH_STEP, DscpSet, FLOW_SLOTS, Fraction, MAX_DSCP, MAX_TORS, read_tpid, write_tpid};
+use super::scheme::pl2::QUEUE;
+use super::scheme::{DEPTH_STEP, DscpSet, FLOW_SLOTS, FilePl2, Fraction, MAX_DSCP, MAX_TORS, read_tpid, write_tpid};
 use super::{
     AckRule, CaftOptions, ConfigError, FlowletOptions, HELLO_MULTIPLIER, HelloOptions, HulaOptions, P4teOptions,
-    QUEUE_PACKETS, QueueOptions, RateAdaptation, check,
+    Pl2Options, QUEUE_PACKETS, QueueOptions, RateAdaptation, check,
 };
 use crate::units::{Bytes, Duration};
 
@@ -28,6 +29,8 @@ pub struct Tables {
     pub hula: HulaOptions,
     /// `[caft]`.
     pub caft: CaftOptions,
+    /// `[pl2]`.
+    pub pl2: Pl2Options,
 }
 
 impl Tables {
@@ -51,6 +54,7 @@ pub(crate) struct FileTables {
     pub p4te: Box<FileP4te>,
     pub hula: FileHula,
     pub caft: FileCaft,
+    pub pl2: FilePl2,
 }
 
 #[derive(Serialize, Deserialize, Default)]
@@ -120,13 +124,15 @@ pub(crate) struct FileCaft {
 impl FileTables {
     /// The text of each value; rules between values are for [`Tables::problems`].
     pub(crate) fn read(self, found: &mut Found) -> Tables {
+        let pl2 = self.pl2.read(found);
         Tables {
-            queues: read_queues(self.queues, found),
+            queues: read_queues(self.queues, &pl2, found),
             hello: read_hello(self.hello, found),
             flowlet: read_flowlet(self.flowlet, found),
             p4te: read_p4te(*self.p4te, found),
             hula: read_hula(self.hula, found),
             caft: read_caft(self.caft, found),
+            pl2,
         }
     }
 
@@ -134,7 +140,7 @@ impl FileTables {
     pub(super) fn of(tables: &Tables) -> FileTables {
         let text = |value: &dyn fmt::Display| Some(Text(value.to_string()));
         let int = |value: u32| Some(Int(value.into()));
-        let Tables { queues, hello, flowlet, p4te, hula, caft } = tables;
+        let Tables { queues, hello, flowlet, p4te, hula, caft, pl2 } = tables;
         FileTables {
             queues: FileQueues {
                 packets: int(queues.packets),
@@ -176,13 +182,17 @@ impl FileTables {
                 failure_timeout: text(&caft.failure_timeout),
                 deterministic: Some(caft.deterministic),
             },
+            pl2: FilePl2::of(pl2),
         }
     }
 }
 
-fn read_queues(file: FileQueues, found: &mut Found) -> QueueOptions {
+fn read_queues(file: FileQueues, pl2: &Pl2Options, found: &mut Found) -> QueueOptions {
     let mut reader = Reader::new(Table::Queues, None, found);
-    let default = QueueOptions::default();
+    let mut default = QueueOptions::default();
+    if pl2.enabled {
+        default.bytes = QUEUE;
+    }
     QueueOptions {
         packets: reader.int("packets", file.packets, QUEUE_PACKETS).unwrap_or(default.packets),
         bytes: reader.text("bytes", file.bytes, Bytes::from_str).unwrap_or(default.bytes),

@@ -4,7 +4,7 @@ use crate::pisa::{Egress, EgressContext, EgressVerdict, Meta};
 
 use super::hooks::SchemeEgress;
 
-/// The egress stage: the scheme's, and nothing of its own yet.
+/// The egress stage: the scheme's, and the count of slots that end.
 #[derive(Debug)]
 pub struct FabricEgress<S> {
     scheme: S,
@@ -39,6 +39,9 @@ impl<S: SchemeEgress> Egress for FabricEgress<S> {
         frame: &mut Frame,
         meta: &mut Meta,
     ) -> EgressVerdict {
+        if meta.headers.closes_slot() {
+            cx.count_off();
+        }
         self.scheme.leaving(cx, port, frame, meta)
     }
 }

@@ -5,8 +5,8 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use crate::counters::DropReason;
 use crate::frame::Frame;
 use crate::id::{MAX_PORTS, PortId, PortKind, PortMask, SwitchId};
-use crate::pisa::{Action, Context, FlowHash, Ingress, Meta, Outbox, Pipe, Queue, Verdict};
-use crate::time::{Instant, earliest};
+use crate::pisa::{Action, Context, FlowHash, Meta, Pipe, Queue, Verdict};
+use crate::time::Instant;
 use crate::wire::{L3, MacAddr, ethernet, hello, ipv4, ipv6};
 
 use super::bridge::{self, Bridge};
@@ -15,8 +15,9 @@ use super::fib::{Fib, NextHop};
 use super::hooks::{Handled, SchemeIngress};
 use super::link::{HelloConfig, HelloMode, Links};
 use super::martian::{martian_v4, martian_v6};
-use super::neighbour::{Due, Lookup, Neighbours};
+use super::neighbour::{Lookup, Neighbours};
 use super::note::Note;
+use super::rack::RackScheduler;
 use super::reply::{IcmpError, RateLimit};
 
 /// One port as the forwarding sees it.
@@ -149,6 +150,8 @@ pub struct FabricIngress<S> {
     pub(super) quiet: bool,
     /// The same for each ingress port.
     pub(super) port_errors: Vec<RateLimit>,
+    /// What schedules the frames between hosts, if anything does.
+    pub(super) rack: Option<Box<dyn RackScheduler>>,
 }
 
 impl<S: SchemeIngress> FabricIngress<S> {
@@ -190,6 +193,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
             messages: vec![messages(); MAX_PORTS],
             quiet: false,
             port_errors: vec![port_errors(); config.ports.len()],
+            rack: None,
             ports: config.ports,
         }
     }
@@ -203,6 +207,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
         self.regroup();
         self.bridge.set_live(up);
         self.neighbours.set_live(up);
+        if let Some(rack) = &mut self.rack {
+            rack.set_up(up);
+        }
     }
 
     /// The links to other switches, for showing.
@@ -246,23 +253,33 @@ impl<S: SchemeIngress> FabricIngress<S> {
         self.ports[port.index()].kind
     }
 
-    /// A frame from a host: for the gateway, for a station of the segment, or for all of them.
+    /// Learns who sends a host's frame; why it goes no further, if so.
     #[inline(always)]
-    fn host_frame(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
-        let (port, source, destination) = (meta.ingress_port, ethernet::src(frame), ethernet::dst(frame));
+    pub(super) fn admit(&mut self, now: Instant, frame: &Frame, port: PortId) -> Option<DropReason> {
+        let (source, destination) = (ethernet::src(frame), ethernet::dst(frame));
         if source.is_multicast() {
-            return Verdict::Drop(DropReason::MulticastSource);
+            return Some(DropReason::MulticastSource);
         }
         if source == self.mac {
             // The gateway's own address from outside: a loop, or somebody forges it.
-            return Verdict::Drop(DropReason::MartianSource);
+            return Some(DropReason::MartianSource);
         }
         if bridge::is_reserved(destination) {
-            return Verdict::Drop(DropReason::ReservedGroup);
+            return Some(DropReason::ReservedGroup);
         }
-        if self.bridge.learn(cx.now, source, port) {
+        if self.bridge.learn(now, source, port) {
             self.tell(Note::Station(source, port));
         }
+        None
+    }
+
+    /// A frame from a host: for the gateway, for a station of the segment, or for all of them.
+    #[inline(always)]
+    pub(super) fn host_frame(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
+        if let Some(reason) = self.admit(cx.now, frame, meta.ingress_port) {
+            return Verdict::Drop(reason);
+        }
+        let destination = ethernet::dst(frame);
         if destination == self.mac {
             return match meta.headers.kind {
                 L3::Arp => self.arp(cx, frame, meta).unwrap_or(Verdict::Drop(DropReason::NoListener)),
@@ -277,6 +294,13 @@ impl<S: SchemeIngress> FabricIngress<S> {
             _ => None,
         };
         answered.unwrap_or_else(|| self.bridged(cx, frame, meta, destination))
+    }
+
+    /// Whether a frame is longer than its port can have received.
+    #[inline(always)]
+    pub(super) fn is_giant(&self, frame: &Frame, meta: &Meta) -> bool {
+        let mtu = usize::from(self.ports[meta.ingress_port.index()].rx_mtu);
+        frame.len() > mtu + ethernet::HEADER_LEN + MAX_TAGS * ethernet::TAG_LEN
     }
 
     /// Layer-2 forwarding on the segment.
@@ -306,7 +330,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
 
     /// A frame from another switch.
     #[inline]
-    fn fabric_frame(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
+    pub(super) fn fabric_frame(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
         if !matches!(meta.headers.kind, L3::Ipv4 | L3::Ipv6) {
             if hello::is_hello(frame, &meta.headers) {
                 return self.hello(cx.now, frame, meta);
@@ -342,7 +366,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
 
     /// What the scheme says, or else the route.
     #[inline(never)]
-    fn routed(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
+    pub(super) fn routed(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
         let verdict = self.scheme.intercept(cx, frame, meta);
         verdict.unwrap_or_else(|| self.route(cx, frame, meta))
     }
@@ -497,96 +521,5 @@ pub(super) fn destination(frame: &Frame, meta: &Meta) -> IpAddr {
     match meta.headers.kind {
         L3::Ipv4 => ipv4::dst(frame, l3).into(),
         _ => ipv6::dst(frame, l3).into(),
-    }
-}
-
-impl<S: SchemeIngress> Ingress for FabricIngress<S> {
-    type Note = Note;
-    type Feedback = S::Feedback;
-    type Command = S::Command;
-
-    #[inline]
-    fn feedback(&mut self, now: Instant, feedback: S::Feedback) {
-        self.scheme.feedback(now, feedback);
-    }
-
-    fn command(&mut self, now: Instant, command: S::Command) {
-        self.scheme.command(now, command);
-    }
-
-    fn take_notes(&mut self, notes: &mut Vec<Note>) {
-        notes.append(&mut self.notes);
-    }
-
-    fn note(&mut self, cx: &mut Context<'_>, note: Note) {
-        self.told(cx, note);
-    }
-
-    #[inline(always)]
-    fn prepare(&mut self, frame: &Frame, meta: &mut Meta) {
-        meta.flow_hash = self.hash.packet(frame, &meta.headers);
-        self.scheme.prepare(meta);
-    }
-
-    #[inline(always)]
-    fn process(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
-        if meta.own {
-            return self.routed(cx, frame, meta);
-        }
-        let port = self.ports[meta.ingress_port.index()];
-        if frame.len() > usize::from(port.rx_mtu) + ethernet::HEADER_LEN + MAX_TAGS * ethernet::TAG_LEN {
-            return Verdict::Drop(DropReason::Giant);
-        }
-        if meta.recirculations == 0 {
-            self.scheme.arrived(cx.now, frame, meta);
-        }
-        match port.kind {
-            PortKind::Host => self.host_frame(cx, frame, meta),
-            PortKind::Up | PortKind::Down => self.fabric_frame(cx, frame, meta),
-        }
-    }
-
-    fn hold(&mut self, now: Instant, frame: Frame, meta: Meta) {
-        let address = destination(&frame, &meta);
-        self.neighbours.park(now, address, frame, meta);
-    }
-
-    fn tick(&mut self, cx: &mut Context<'_>) {
-        if self.links.next_deadline().is_some_and(|due| due <= cx.now) {
-            // By itself: one hello a port may fill the outbox.
-            return self.say_hello(cx);
-        }
-        // One a call: the requests of one address to all ports, or the errors about all that waited
-        // for one, fit the outbox; those of many addresses do not.
-        match self.neighbours.poll(cx.now) {
-            Some(Due::Request(address)) => {
-                if let Some((frame, meta)) = self.neighbours.first_parked(address) {
-                    self.solicit(cx, frame, meta, address, None);
-                }
-            }
-            Some(Due::Failed(parked)) => {
-                for (frame, meta) in parked {
-                    self.icmp_error(cx, &frame, &meta, IcmpError::HostUnreachable);
-                    cx.outbox.release(frame, meta, Action::Drop(DropReason::NeighbourUnresolved));
-                }
-            }
-            None => {}
-        }
-        self.scheme.tick(cx);
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        let links = self.links.next_deadline();
-        earliest(links, earliest(self.neighbours.next_deadline(), self.scheme.next_deadline()))
-    }
-
-    fn held(&self, port: PortId) -> usize {
-        self.neighbours.parked(port)
-    }
-
-    fn release(&mut self, ports: PortMask, reason: DropReason, outbox: &mut Outbox) {
-        for (frame, meta) in self.neighbours.take_parked(ports) {
-            outbox.release(frame, meta, Action::Drop(reason));
-        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A ToR bridges its host ports as one segment and is its gateway; everything else is routed, up and
 //! down, by longest prefix. Fabric links are unnumbered. What a path-selection scheme adds (choosing
-//! among equal ports, its own messages, a look at what comes and goes) it fills in as [`hooks`].
+//! among equal ports, its own messages, a look at what comes and goes) it fills in as [`hooks`]; what
+//! schedules the frames between hosts of the rack stands beside it ([`rack`]).
 //!
 //! VLAN tags are transparent: they are kept across bridging and routing, the segment is one for all
 //! tags, and the gateway answers with the tags it was asked with.
@@ -23,6 +24,8 @@ pub mod link;
 mod martian;
 pub mod neighbour;
 pub mod note;
+mod program;
+pub mod rack;
 pub mod reply;
 mod slow_path;
 pub mod view;
@@ -36,6 +39,7 @@ pub use egress::FabricEgress;
 pub use hooks::{Handled, Scheme, SchemeControl, SchemeEgress, SchemeIngress, SchemePort};
 pub use ingress::{FabricConfig, FabricIngress, FabricPort};
 pub use link::{HelloConfig, HelloMode};
+pub use rack::{RackScheduler, Stations};
 
 /// The program of a switch that runs scheme `S`.
 #[derive(Debug)]

@@ -68,6 +68,8 @@ pub enum Topic {
     Pat,
     /// What is known of other switches' failed links.
     Failures,
+    /// What hosts of the rack have reserved.
+    Slots,
     /// The ways that were compared for flows. Shown with the routes, so no table of it is named `paths`.
     Paths,
 }

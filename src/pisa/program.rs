@@ -30,6 +30,8 @@ pub struct EgressContext<'a, F, D> {
     pub outbox: &'a mut Outbox,
     pub(super) feedback: &'a mut Vec<F>,
     pub(super) digests: &'a mut Digests<D>,
+    /// Frames of this burst that ingress counts.
+    pub(super) departed: u32,
 }
 
 impl<F, D> EgressContext<'_, F, D> {
@@ -38,6 +40,13 @@ impl<F, D> EgressContext<'_, F, D> {
     #[inline]
     pub fn recirculate(&mut self, feedback: F) {
         self.feedback.push(feedback);
+    }
+
+    /// Tells the ingress stage that a frame which it counts has left, and nothing more of it: see
+    /// [`Ingress::departed`].
+    #[inline]
+    pub fn count_off(&mut self) {
+        self.departed += 1;
     }
 
     /// Tells the control plane something; `false` if it is lost, and counted so, because the control plane is
@@ -59,6 +68,19 @@ pub trait Ingress {
     #[inline]
     fn feedback(&mut self, now: Instant, feedback: Self::Feedback) {
         let _ = (now, feedback);
+    }
+
+    /// `frames` frames that egress was told to count off have left by `port` ([`EgressContext::count_off`]); called
+    /// when the port has sent its burst.
+    #[inline]
+    fn departed(&mut self, port: PortId, frames: u32) {
+        let _ = (port, frames);
+    }
+
+    /// A frame that this stage sent to `port` will never get to egress: there was no room in its queue, or the port
+    /// went down or away.
+    fn refused(&mut self, port: PortId, meta: &Meta) {
+        let _ = (port, meta);
     }
 
     /// The control plane changes something.
@@ -90,8 +112,8 @@ pub trait Ingress {
     fn process(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict;
 
     /// Takes a frame for which [`Verdict::Hold`] was returned. It must come back by
-    /// [`Outbox::release`].
-    fn hold(&mut self, now: Instant, frame: Frame, meta: Meta);
+    /// [`Outbox::release`], now or later.
+    fn hold(&mut self, cx: &mut Context<'_>, frame: Frame, meta: Meta);
 
     /// Time has passed a deadline. The outbox is drained after each call, so a program that sends
     /// much does one thing that is due a call; it is called again while its deadline is past.

@@ -183,7 +183,7 @@ impl<P: Program> Switch<P> {
             Verdict::Hold if is_scarce(pool, &frame) => {
                 self.drop_at_ingress(pool, port, frame, DropReason::SharedBuffer);
             }
-            Verdict::Hold => self.ingress.hold(now, frame, meta),
+            Verdict::Hold => self.ingress.hold(&mut Context { now, pool, outbox: &mut self.outbox }, frame, meta),
             Verdict::Punt if self.punted.len() < PUNT_CAPACITY => {
                 self.counters[port.index()].consumed += 1;
                 self.punted.push_back((frame, meta));
@@ -203,6 +203,7 @@ impl<P: Program> Switch<P> {
     fn forward(&mut self, now: Instant, pool: &mut Pool, to: PortId, queue: Queue, packet: Packet) {
         let from = packet.meta.ingress_port;
         if !self.present.contains(to) {
+            self.ingress.refused(to, &packet.meta);
             return self.drop_at_ingress(pool, from, packet.frame, DropReason::NoSuchPort);
         }
         if self.remote.contains(to) {
@@ -222,6 +223,7 @@ impl<P: Program> Switch<P> {
             () => None,
         };
         if let Some(reason) = refused {
+            self.ingress.refused(to, &packet.meta);
             return self.drop_at_ingress(pool, from, packet.frame, reason);
         }
         self.counters[from.index()].forwarded += 1;
@@ -241,19 +243,20 @@ impl<P: Program> Switch<P> {
         self.accepted += 1;
         match self.present.contains(to) {
             true => self.enqueue(now, pool, to, queue, packet),
-            false => self.refuse(pool, to, packet.frame, DropReason::NoSuchPort),
+            false => self.refuse(pool, to, packet, DropReason::NoSuchPort),
         }
     }
 
     /// Drops a frame at the egress of a port, which need not be there.
-    fn refuse(&mut self, pool: &mut Pool, to: PortId, frame: Frame, reason: DropReason) {
+    fn refuse(&mut self, pool: &mut Pool, to: PortId, packet: Packet, reason: DropReason) {
         let counters = match self.present.contains(to) {
             true => &mut self.counters[to.index()],
             false => &mut self.removed,
         };
         counters.enqueued += 1;
         counters.egress_drops.count(reason);
-        pool.free(frame);
+        self.ingress.refused(to, &packet.meta);
+        pool.free(packet.frame);
     }
 
     /// What this pipe has to tell the others.
@@ -279,6 +282,7 @@ impl<P: Program> Switch<P> {
             Ok(()) => self.tm.join(now, to, queue, packet),
             Err(reason) => {
                 counters.egress_drops.count(reason);
+                self.ingress.refused(to, &packet.meta);
                 pool.free(packet.frame);
             }
         }
@@ -351,7 +355,7 @@ impl<P: Program> Switch<P> {
             self.tm.blocked(now, port);
             return;
         }
-        let (mut frames, mut bytes) = (0, 0);
+        let (mut frames, mut bytes, mut departed) = (0, 0, 0);
         while frames < room {
             let Some((mut frame, mut meta)) = self.tm.dequeue(now, port) else { break };
             let mut cx = EgressContext {
@@ -360,8 +364,11 @@ impl<P: Program> Switch<P> {
                 outbox: &mut self.outbox,
                 feedback: &mut self.feedback,
                 digests: &mut self.digests,
+                departed: 0,
             };
-            match self.egress.process(&mut cx, port, &mut frame, &mut meta) {
+            let verdict = self.egress.process(&mut cx, port, &mut frame, &mut meta);
+            departed += cx.departed;
+            match verdict {
                 EgressVerdict::Send => {
                     frames += 1;
                     bytes += frame.len() as u64;
@@ -378,6 +385,9 @@ impl<P: Program> Switch<P> {
         counters.tx_bytes += bytes;
         for feedback in self.feedback.drain(..) {
             self.ingress.feedback(now, feedback);
+        }
+        if departed > 0 {
+            self.ingress.departed(port, departed);
         }
         if !self.outbox.is_empty() {
             self.drain_outbox(now, pool);
@@ -503,8 +513,9 @@ impl<P: Program> Switch<P> {
     }
 
     fn purge(&mut self, port: PortId, pool: &mut Pool, reason: DropReason) {
-        while let Some((frame, _)) = self.tm.purge(port) {
+        while let Some((frame, meta)) = self.tm.purge(port) {
             self.counters[port.index()].egress_drops.count(reason);
+            self.ingress.refused(port, &meta);
             pool.free(frame);
         }
     }
@@ -532,7 +543,7 @@ impl<P: Program> Switch<P> {
         // Not handed over after all.
         for Handed { to, packet, .. } in std::mem::take(&mut self.handing) {
             self.accepted += 1;
-            self.refuse(pool, to, packet.frame, DropReason::Shutdown);
+            self.refuse(pool, to, packet, DropReason::Shutdown);
         }
     }
 

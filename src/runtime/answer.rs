@@ -53,6 +53,7 @@ impl Worker {
             Show::Dre => Body::Scheme(r.scheme(now, show, Topic::Dre)),
             Show::Pat => Body::Scheme(r.scheme(now, show, Topic::Pat)),
             Show::Failures => Body::Scheme(r.scheme(now, show, Topic::Failures)),
+            Show::Slots => Body::Scheme(r.scheme(now, show, Topic::Slots)),
             Show::Workers => {
                 let slots = self.switches.iter().flat_map(Running::slots);
                 let kicks = slots.map(|(_, slot)| slot.stats().tx_kicks).sum();

@@ -97,7 +97,7 @@ pub enum Body {
         /// In words, one entry each; none if all was so already.
         changed: Vec<String>,
     },
-    /// `show meters`, `groups`, `flows`, `dre`, `pat`, `failures`: arrays by name, the first by that word, of objects with the
+    /// `show meters`, `groups`, `flows`, `dre`, `pat`, `failures`, `slots`: arrays by name, the first by that word, of objects with the
     /// same keys in the same order. Empty if the scheme has no such thing.
     Scheme(Map<String, Value>),
 }

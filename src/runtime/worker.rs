@@ -40,6 +40,9 @@ pub(crate) const SPIN: u64 = 20 * MICROS;
 const NEAR: u64 = 15 * MICROS;
 /// Longest sleep, so that a lost wake-up could only ever cost this much.
 pub(crate) const MAX_SLEEP: u64 = SECONDS;
+/// Starts of a switch so many nanoseconds apart have numbers of their own, until those have gone round after 18
+/// minutes: a process takes longer to be started again.
+const START: u64 = 1 << 24;
 /// How long queued frames get to leave at shutdown.
 const DRAIN: u64 = 200 * MILLIS;
 
@@ -137,7 +140,8 @@ impl Worker {
                 .map(|(p, (device, _))| PortSlot::new(p.clone(), device.clone(), config.runtime.workers))
                 .collect();
             let mtus: Vec<u16> = slots.iter().map(PortSlot::mtu).collect();
-            let plane = dataplane::build_pipe(&config, &mtus, exchange.pipe());
+            let mut plane = dataplane::build_pipe(&config, &mtus, exchange.pipe());
+            plane.set_start((now().0 / START) as u16);
             let slots = slots.into_iter().map(Some).collect();
             let mut r = Running {
                 number,

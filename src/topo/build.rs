@@ -6,8 +6,8 @@ use super::route::{Area, Graph, Uplink, Vertex};
 use super::shape::{Plan, Upper};
 use super::{End, Fabric, FabricOptions, Host, Link, LinkChange, LinkException, LinkProblem, Switch};
 use crate::config::{
-    HelloOptions, Pod, PortConfig, RuntimeOptions, Segment, SwitchConfig, XdpMode, default_hello, derived_mac,
-    derived_seed,
+    HelloOptions, Pl2Options, Pod, PortConfig, RuntimeOptions, Segment, SwitchConfig, XdpMode, default_hello,
+    derived_mac, derived_seed,
 };
 use crate::fault::Faults;
 use crate::id::{PortId, PortKind, PortMask, Role, SwitchId};
@@ -207,6 +207,8 @@ impl Build<'_> {
             p4te: self.options.p4te,
             hula: self.options.hula,
             caft: self.options.caft,
+            // Only where there are hosts.
+            pl2: Pl2Options { enabled: self.options.pl2.enabled && role == Role::Tor, ..self.options.pl2 },
             ports: vec![],
             routes: vec![],
         };

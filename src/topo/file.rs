@@ -7,8 +7,9 @@ use serde::Deserialize;
 use super::shape::TopoError;
 use super::{DEFAULT_SEED, Fabric, FabricOptions, LinkChange, LinkException, MAX_NODES, Shape};
 use crate::config::{
-    ConfigError, Document, FileCaft, FileFlowlet, FileHello, FileHula, FileP4te, FileQueues, FileTables, Found, Int,
-    MIN_IPV6_MTU, MTU, Reader, Selector, Table, Tables, Text, hello_interval, link_name, no_rate, out_of_range,
+    ConfigError, Document, FileCaft, FileFlowlet, FileHello, FileHula, FileP4te, FilePl2, FileQueues, FileTables,
+    Found, Int, MIN_IPV6_MTU, MTU, Reader, Selector, Table, Tables, Text, hello_interval, link_name, no_rate,
+    out_of_range,
 };
 use crate::fault::Faults;
 use crate::units::BitRate;
@@ -55,6 +56,8 @@ struct File {
     hula: FileHula,
     #[serde(default)]
     caft: FileCaft,
+    #[serde(default)]
+    pl2: FilePl2,
     #[serde(default)]
     link: Vec<FileLink>,
 }
@@ -111,6 +114,7 @@ fn read_tables(file: &mut File, found: &mut Found) -> Tables {
         p4te: std::mem::take(&mut file.p4te),
         hula: std::mem::take(&mut file.hula),
         caft: std::mem::take(&mut file.caft),
+        pl2: std::mem::take(&mut file.pl2),
     };
     tables.read(found)
 }
@@ -156,6 +160,7 @@ fn read_top(file: File, tables: &Tables, found: &mut Found) -> (Option<Shape>, F
         p4te: tables.p4te,
         hula: tables.hula,
         caft: tables.caft,
+        pl2: tables.pl2,
         fault: reader.text("fault", file.fault, Faults::from_str).unwrap_or_default(),
     };
     (shape, options)

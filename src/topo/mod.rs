@@ -35,8 +35,8 @@ pub use exception::{LinkChange, LinkException, LinkProblem};
 pub use shape::{MAX_NODES, Shape, TopoError};
 
 use crate::config::{
-    CaftOptions, ConfigError, FlowletOptions, HelloOptions, HulaOptions, P4teOptions, PortConfig, QueueOptions,
-    Selector, SwitchConfig,
+    CaftOptions, ConfigError, FlowletOptions, HelloOptions, HulaOptions, P4teOptions, Pl2Options, PortConfig,
+    QueueOptions, Selector, SwitchConfig,
 };
 use crate::fault::Faults;
 use crate::id::{Role, SwitchId};
@@ -77,6 +77,8 @@ pub struct FabricOptions {
     pub hula: HulaOptions,
     /// CAFT or Expeditus on every switch, where one is selected.
     pub caft: CaftOptions,
+    /// `[pl2]` of every ToR.
+    pub pl2: Pl2Options,
     /// What happens to frames on each link between switches, either way.
     pub fault: Faults,
 }
@@ -98,6 +100,7 @@ impl Default for FabricOptions {
             p4te: P4teOptions::default(),
             hula: HulaOptions::default(),
             caft: CaftOptions::default(),
+            pl2: Pl2Options::default(),
             fault: Faults::default(),
         }
     }

@@ -54,6 +54,7 @@ pub struct Headers {
 
 const FRAGMENT: u8 = 1;
 const LATER_FRAGMENT: u8 = 2;
+const CLOSES_SLOT: u8 = 4;
 
 impl Headers {
     /// Whether the packet is a fragment, first or later.
@@ -66,6 +67,19 @@ impl Headers {
     #[inline]
     pub fn is_later_fragment(&self) -> bool {
         self.flags & LATER_FRAGMENT != 0
+    }
+
+    /// Whether the frame came in a slot of PL2 and is the last of it ([`super::pl2::Shim::closes`]). Its shim has been
+    /// taken off: [`parse`] never says so, only who took it off ([`Headers::close_slot`]).
+    #[inline]
+    pub fn closes_slot(&self) -> bool {
+        self.flags & CLOSES_SLOT != 0
+    }
+
+    /// Notes that the frame is the last of its slot.
+    #[inline]
+    pub fn close_slot(&mut self) {
+        self.flags |= CLOSES_SLOT;
     }
 
     /// Number of VLAN tags, of a frame that has no others: behind a tag of another kind ([`parse_behind`]) its

@@ -22,6 +22,7 @@ fn expected(what: Show) -> &'static [&'static str] {
         Show::Dre => &["ecmp keeps no dre"],
         Show::Pat => &["ecmp keeps no pat"],
         Show::Failures => &["ecmp keeps no failures"],
+        Show::Slots => &["PL2 is off"],
         Show::Neighbours => &["address", "10.0.0.2", "fd00::3", "station", "h0-0-3"],
     }
 }

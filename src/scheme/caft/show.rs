@@ -15,7 +15,7 @@ impl CaftIngress {
             }
             Topic::Failures => vec![self.show_failures(now), self.clos.uplinks().show_state()],
             Topic::Paths => vec![self.show_decisions(now), self.show_counters()],
-            Topic::Meters | Topic::Groups | Topic::Flows => Vec::new(),
+            Topic::Meters | Topic::Groups | Topic::Flows | Topic::Slots => Vec::new(),
         }
     }
 

@@ -17,7 +17,7 @@ impl ExpeditusIngress {
                 vec![pat_table(&self.pat, now), slots_table(&self.pat, now, untracked, unkept)]
             }
             Topic::Paths => vec![self.show_decisions(now), self.show_counters()],
-            Topic::Failures | Topic::Meters | Topic::Groups | Topic::Flows => Vec::new(),
+            Topic::Failures | Topic::Meters | Topic::Groups | Topic::Flows | Topic::Slots => Vec::new(),
         }
     }
 

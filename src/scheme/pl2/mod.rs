@@ -6,8 +6,8 @@
 //!   GRT(t_in, t_out):     the sender waits for max(t_in, t_out) slots, then sends k slots back to back
 //!   data, last of a slot: in[i] -= 1 when it comes in;  out[o] -= 1 when it leaves, or is dropped on its way
 //! ```
-//! This is the switch's side, the slot book ([`SlotBook`]); the hosts' is in [`host`], the messages are in
-//! [`crate::wire::pl2`].
+//! This is the switch's side, the slot book ([`SlotBook`]), which is in the packet path by [`switch`]; the hosts' is
+//! in [`host`], the messages are in [`crate::wire::pl2`].
 //!
 //! The paper's text gives the scheme, not its details. What is decided here, with the section of PL2's design in
 //! brackets:
@@ -50,6 +50,7 @@ mod deadlines;
 pub mod host;
 mod mode;
 mod stats;
+pub mod switch;
 mod table;
 mod window;
 

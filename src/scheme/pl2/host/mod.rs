@@ -38,6 +38,7 @@
 
 mod config;
 mod connections;
+mod flush;
 mod grants;
 mod parked;
 mod receiver;

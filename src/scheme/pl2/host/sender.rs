@@ -63,13 +63,13 @@ pub struct Host<T> {
     pub(super) config: HostConfig,
     pub(super) connections: Connections,
     pub(super) lot: Lot<T>,
-    timers: Deadlines,
+    pub(super) timers: Deadlines,
     /// Connections that want to ask, the next one first.
-    turns: VecDeque<u32>,
+    pub(super) turns: VecDeque<u32>,
     /// Slots that are asked for, granted, or leaving.
     pub(super) outstanding: u32,
     /// When what was released has left, by the host's own account.
-    link_free: Instant,
+    pub(super) link_free: Instant,
     pub(super) rtt: Rtt,
     /// The switch's start that was last heard of, 0 if none, and when that was.
     pub(super) epoch: u16,

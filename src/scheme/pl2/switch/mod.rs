@@ -1,0 +1,375 @@
+//! PL2 on a ToR: the slot book in the packet path, and beside it an agent for each host that has none.
+//!
+//! ```text
+//!   host i --- RSV --> message() --> book.reserve --> GRT, in the RSV's own frame, ahead of data --> host i
+//!          --- data, shim --> (shim off) --> bridge --> data() --> book.arrived --> queue of o
+//!                                                 egress, refused --> departed() --> book.left
+//!          --- data, plain --> bridge --> hold() --> Edge: host::Host --> book.reserve, wait, NIC --> queue of o
+//! ```
+//! What is decided here beyond [the book's rules](super) and [the hosts'](super::host):
+//!
+//! 1. **A shim comes off at ingress**, and only the fact that a slot ends travels on with the frame: every way that a
+//!    frame can take then is that of a plain one, MTU and pacer count what the receiver gets, and no shim can leave.
+//! 2. **An edge agent is a host's NIC**: what it releases goes through a FIFO at the link's rate, and only what is
+//!    out of that has come to the switch. So queues are those of hosts with agents of their own.
+//! 3. **A host that reserves by itself** is left alone: from its first RSV on until its link goes down, what it sends
+//!    without a shim is its own unscheduled traffic.
+//! 4. **Bounded**: an agent holds no more frames than are free in the pool, so that ports go on receiving.
+//! 5. **Not scheduled** is what does not go from one host to one other: groups, floods, ARP and neighbour discovery,
+//!    what is for the gateway or comes from other racks; and a frame that is longer than a slot.
+
+mod edge;
+mod show;
+
+use super::book::{Arrival, SlotBook};
+use super::config::{BookConfig, BookConfigError};
+use super::host::{HostConfig, HostConfigError};
+use crate::counters::DropReason;
+use crate::fabric::view::SchemeTable;
+use crate::fabric::{RackScheduler, SchemePort, Stations};
+use crate::frame::Frame;
+use crate::id::{MAX_PORTS, PortId, PortKind, PortMask};
+use crate::pisa::{Action, Context, Meta, Outbox, Queue, TrafficManager, Verdict};
+use crate::time::{Instant, earliest};
+use crate::wire::ethernet::{self, on_wire};
+use crate::wire::pl2::{Control, FRAME_LEN, Kind, Shim};
+use crate::wire::{Headers, MacAddr};
+
+use edge::Edge;
+
+/// How PL2 runs on a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RackConfig {
+    /// The slot book.
+    pub book: BookConfig,
+    /// Agents for hosts that have none; `None` leaves what those send unscheduled.
+    pub agent: Option<HostConfig>,
+    /// Round trip between an agent and the book, in nanoseconds. They are in one place: what is said here is waited
+    /// for.
+    pub rsv_delay: u64,
+}
+
+/// What a [`RackConfig`] can't be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RackConfigError {
+    /// Of the slot book.
+    #[error(transparent)]
+    Book(#[from] BookConfigError),
+    /// Of the agents.
+    #[error(transparent)]
+    Host(#[from] HostConfigError),
+}
+
+/// PL2 on one switch: see [the module](self).
+#[derive(Debug)]
+pub struct Rack {
+    config: RackConfig,
+    book: SlotBook,
+    /// By port: the agent of what is there.
+    edges: Vec<Option<Box<Edge>>>,
+    hosts: PortMask,
+    up: PortMask,
+    /// Ports whose hosts reserve by themselves.
+    speakers: PortMask,
+    /// The earliest time at which an agent may have something to do.
+    next: Option<Instant>,
+    /// Frames that agents would have taken, but they are longer than a slot.
+    oversized: u64,
+}
+
+impl Rack {
+    /// A switch without ports, at its start number 1.
+    ///
+    /// # Errors
+    /// The first value that is not in its range.
+    pub fn new(config: &RackConfig) -> Result<Rack, RackConfigError> {
+        if let Some(agent) = &config.agent {
+            agent.validate()?;
+        }
+        Ok(Rack {
+            config: *config,
+            book: SlotBook::new(&config.book, 1)?,
+            edges: (0..MAX_PORTS).map(|_| None).collect(),
+            hosts: PortMask::EMPTY,
+            up: PortMask(u64::MAX),
+            speakers: PortMask::EMPTY,
+            next: None,
+            oversized: 0,
+        })
+    }
+
+    /// The slot book.
+    pub fn book(&self) -> &SlotBook {
+        &self.book
+    }
+
+    /// The agent at a port that has one at work.
+    #[inline]
+    fn agent(&mut self, port: PortId) -> Option<&mut Edge> {
+        if self.speakers.contains(port) {
+            return None;
+        }
+        self.edges[port.index()].as_deref_mut()
+    }
+
+    /// An agent may have something to do at `at`.
+    #[inline]
+    fn wake(&mut self, at: Option<Instant>) {
+        self.next = earliest(self.next, at);
+    }
+
+    /// Tells the receiver behind `port` what the sender `src` behind `from` was granted.
+    fn notify(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: PortId,
+        port: PortId,
+        (dst, src): (MacAddr, MacAddr),
+        ntf: &Control,
+    ) {
+        if let Some(edge) = self.agent(port) {
+            edge.host.control(cx.now, edge::station(from), ntf);
+            let next = edge.next_deadline();
+            self.wake(next);
+            return;
+        }
+        // What can't be made now is lost as a frame can be: the switch takes back what it was about.
+        if cx.outbox.has_room()
+            && let Some(mut out) = cx.pool.alloc()
+        {
+            write(ntf, dst, src, &mut out);
+            cx.outbox.generate(out, Meta::new(Headers::default(), from), Action::Forward(port, Queue::Control));
+        }
+    }
+
+    /// Does what is due at the agent of `port`.
+    fn serve(&mut self, cx: &mut Context<'_>, stations: Stations<'_>, port: PortId) {
+        let Some(mut edge) = self.edges[port.index()].take() else { return };
+        if edge.is_cut {
+            edge.is_cut = false;
+            edge.reset(|frame, meta| cx.outbox.release(frame, meta, Action::Drop(DropReason::PortDown)));
+        }
+        loop {
+            edge.poll(cx.now);
+            let mut changed = false;
+            while let Some((dst, control)) = edge.sent(cx.now) {
+                self.said(cx, stations, port, &mut edge, dst, control);
+                changed = true;
+            }
+            while let Some(grant) = edge.received(cx.now) {
+                edge.host.control(cx.now, MacAddr::default(), &grant);
+                changed = true;
+            }
+            if !changed {
+                break;
+            }
+        }
+        while let Some((frame, mut meta, shim)) = edge.depart(cx.now) {
+            let output = stations.port(ethernet::dst(&frame)).filter(|to| *to != port);
+            let action = match (self.data(port, output, shim), output) {
+                (Some(reason), _) => Action::Drop(reason),
+                (None, None) => Action::Drop(DropReason::NoBridgePort),
+                (None, Some(to)) => {
+                    if shim.closes {
+                        meta.headers.close_slot();
+                    }
+                    Action::Forward(to, Queue::Data)
+                }
+            };
+            cx.outbox.release(frame, meta, action);
+        }
+        self.wake(edge.next_deadline());
+        self.edges[port.index()] = Some(edge);
+    }
+
+    /// A message of the agent at `port` is at the book.
+    fn said(
+        &mut self,
+        cx: &mut Context<'_>,
+        stations: Stations<'_>,
+        port: PortId,
+        edge: &mut Edge,
+        dst: MacAddr,
+        control: Control,
+    ) {
+        match control.kind {
+            Kind::Rsv => {
+                let output = stations.port(dst).filter(|to| *to != port);
+                let answer = self.book.reserve(cx.now, port, output, &edge::at_switch(control));
+                if output.is_none() {
+                    // It was there when they came: its port has gone down, or it is where they come from.
+                    let drop = Action::Drop(DropReason::NoBridgePort);
+                    edge.host.abandon(cx.now, dst, |(frame, meta)| cx.outbox.release(frame, meta, drop));
+                }
+                edge.grant(cx.now, answer.grant);
+                if let Some((to, ntf)) = answer.notify {
+                    self.notify(cx, port, to, (dst, edge.address), &ntf);
+                }
+            }
+            Kind::Rel => _ = self.book.release(port, &edge::at_switch(control)),
+            Kind::Rst => _ = self.book.reset(port, edge::port_of(dst), &control),
+            Kind::Grt | Kind::Ntf => {}
+        }
+    }
+}
+
+impl RackScheduler for Rack {
+    fn message(
+        &mut self,
+        cx: &mut Context<'_>,
+        stations: Stations<'_>,
+        from: PortId,
+        frame: &mut Frame,
+        control: &Control,
+    ) -> Verdict {
+        let (dst, src) = (ethernet::dst(frame), ethernet::src(frame));
+        match control.kind {
+            Kind::Rsv => {
+                self.speakers = self.speakers.with(from);
+                let answer = self.book.reserve(cx.now, from, stations.port(dst), control);
+                if let Some((to, ntf)) = answer.notify {
+                    self.notify(cx, from, to, (dst, src), &ntf);
+                }
+                write(&answer.grant, src, dst, frame);
+                Verdict::Forward(from, Queue::Control)
+            }
+            Kind::Rel => {
+                self.book.release(from, control);
+                Verdict::Consume
+            }
+            Kind::Rst => {
+                self.book.reset(from, stations.port(dst), control);
+                Verdict::Consume
+            }
+            Kind::Grt | Kind::Ntf => Verdict::Drop(DropReason::BadSlotMessage),
+        }
+    }
+
+    #[inline]
+    fn data(&mut self, ingress: PortId, output: Option<PortId>, shim: Shim) -> Option<DropReason> {
+        if self.book.arrived(ingress, output, shim) == Arrival::Refused {
+            return Some(DropReason::Unreserved);
+        }
+        // The receiver waits for what reserved slots of the switch, not for what its queues do with it.
+        if self.config.book.notify
+            && let Some(edge) = output.and_then(|to| self.agent(to))
+        {
+            edge.host.arrived(edge::station(ingress), shim);
+        }
+        None
+    }
+
+    #[inline]
+    fn schedules(&mut self, ingress: PortId, len: usize) -> bool {
+        let Some(agent) = &self.config.agent else { return false };
+        let fits = on_wire(len) <= agent.slot_bytes() as usize;
+        let has_agent = self.agent(ingress).is_some();
+        self.oversized += u64::from(has_agent && !fits);
+        has_agent && fits
+    }
+
+    fn hold(&mut self, cx: &mut Context<'_>, stations: Stations<'_>, frame: Frame, meta: Meta) {
+        let (port, dst) = (meta.ingress_port, ethernet::dst(&frame));
+        let free = cx.pool.share(&frame).0;
+        let Some(edge) = self.edges[port.index()].as_deref_mut() else {
+            return cx.outbox.release(frame, meta, Action::Drop(DropReason::PortDown));
+        };
+        if edge.held() > free {
+            return cx.outbox.release(frame, meta, Action::Drop(DropReason::SharedBuffer));
+        }
+        match edge.park(cx.now, dst, frame, meta) {
+            Ok(()) => self.serve(cx, stations, port),
+            Err((frame, meta, true)) => {
+                let action = match stations.port(dst) {
+                    Some(to) => Action::Forward(to, Queue::Data),
+                    None => Action::Drop(DropReason::NoBridgePort),
+                };
+                cx.outbox.release(frame, meta, action);
+            }
+            Err((frame, meta, false)) => cx.outbox.release(frame, meta, Action::Drop(DropReason::SlotQueueFull)),
+        }
+    }
+
+    #[inline]
+    fn departed(&mut self, port: PortId, frames: u32) {
+        (0..frames).for_each(|_| self.book.left(port));
+    }
+
+    fn tick(&mut self, cx: &mut Context<'_>, stations: Stations<'_>) {
+        self.book.sweep(cx.now);
+        if self.next.is_none_or(|next| next > cx.now) {
+            return;
+        }
+        let is_due = |edge: &Edge| edge.next_deadline().is_some_and(|due| due <= cx.now);
+        let due = self.hosts.iter().find(|port| self.edges[port.index()].as_deref().is_some_and(is_due));
+        if let Some(port) = due {
+            self.serve(cx, stations, port);
+        }
+        let deadlines = self.edges.iter().flatten().map(|edge| edge.next_deadline());
+        self.next = deadlines.fold(None, earliest);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        earliest(self.next, self.book.next_deadline())
+    }
+
+    fn held(&self, port: PortId) -> usize {
+        self.edges.get(port.index()).and_then(Option::as_deref).map_or(0, Edge::held)
+    }
+
+    fn release(&mut self, ports: PortMask, reason: DropReason, outbox: &mut Outbox) {
+        for port in ports.and(self.hosts).iter() {
+            if let Some(edge) = &mut self.edges[port.index()] {
+                edge.reset(|frame, meta| outbox.release(frame, meta, Action::Drop(reason)));
+                self.book.link_down(port);
+            }
+        }
+    }
+
+    fn set_port(&mut self, now: Instant, port: PortId, description: Option<SchemePort>) {
+        let rate = description.filter(|port| port.kind == PortKind::Host).map(|port| port.rate);
+        let Some(rate) = rate else {
+            if self.hosts.contains(port) {
+                self.book.link_down(port);
+            }
+            (self.hosts, self.speakers) = (self.hosts.without(port), self.speakers.without(port));
+            self.edges[port.index()] = None;
+            return;
+        };
+        self.hosts = self.hosts.with(port);
+        if let Some(agent) = &self.config.agent {
+            let new = || Box::new(Edge::new(agent, self.config.rsv_delay));
+            self.edges[port.index()].get_or_insert_with(new).set_rate(now, rate);
+        }
+    }
+
+    fn set_up(&mut self, up: PortMask) {
+        for port in self.hosts.iter().filter(|port| self.up.contains(*port) && !up.contains(*port)) {
+            self.book.link_down(port);
+            self.speakers = self.speakers.without(port);
+            if let Some(edge) = &mut self.edges[port.index()] {
+                edge.is_cut = true;
+                self.next = Some(Instant::ZERO);
+            }
+        }
+        self.up = up;
+    }
+
+    fn start(&mut self, epoch: u16) {
+        if let Ok(book) = SlotBook::new(&self.config.book, epoch) {
+            self.book = book;
+        }
+    }
+
+    fn show(&self, _: Instant, queues: &TrafficManager) -> Vec<SchemeTable> {
+        self.tables(queues)
+    }
+}
+
+/// Writes a message over what is in `frame`, which holds one at least.
+fn write(control: &Control, dst: MacAddr, src: MacAddr, frame: &mut Frame) {
+    frame.set_len(FRAME_LEN);
+    if let Some(bytes) = frame.first_chunk_mut() {
+        control.emit(dst, src, bytes);
+    }
+}

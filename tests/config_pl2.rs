@@ -1,0 +1,183 @@
+//! What PL2 is told: `pl2 = true` or `[pl2]`, what a switch must be like for it, and what a running one keeps.
+
+use weft::config::diff::{Layout, diff};
+use weft::config::scheme::{Agent, SlotMode};
+use weft::config::{Pl2Options, Setting, SwitchConfig, Tables};
+use weft::dataplane::rack_config;
+use weft::topo::{Fabric, FabricOptions, Shape};
+use weft::units::{BitRate, Bytes, Duration};
+
+const GIGABIT: &str = "rate = \"1Gbit\"";
+
+/// A ToR whose hosts have these rates, lines 5, 9 and so on, and whose first lines are `top`.
+fn tor(top: &str, hosts: &[&str], tables: &str) -> String {
+    let ports = hosts.iter().enumerate();
+    let ports = ports.map(|(i, rate)| format!("[[port]]\ninterface = \"h{i}\"\nkind = \"host\"\n{rate}\n"));
+    let up = "[[port]]\ninterface = \"up0\"\nkind = \"up\"\n";
+    let head = format!("name = \"t\"\nrole = \"tor\"\n{top}\n");
+    format!("{head}{}{up}{tables}", ports.collect::<String>())
+}
+
+fn parse(text: &str) -> SwitchConfig {
+    SwitchConfig::parse(text, "t.toml").unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+fn refusal(text: &str) -> String {
+    SwitchConfig::parse(text, "t.toml").expect_err(text).to_string()
+}
+
+#[test]
+fn the_table_has_the_documented_defaults_and_every_key_arrives() {
+    let expected = Pl2Options {
+        enabled: true,
+        mode: SlotMode::Counter,
+        k: 4,
+        notify: false,
+        agent: Agent::Edge,
+        drop_rogue: false,
+        depth: 1,
+        max_outstanding: 32,
+        rtt_comp: Duration(0),
+        bypass_bytes: Bytes(0),
+        late_max: 16,
+        fixed_k: false,
+        max_queue: 512,
+        max_parked: 4096,
+        rsv_delay: Duration(0),
+    };
+    assert_eq!(parse(&tor("", &[GIGABIT], "")).pl2, Pl2Options { enabled: false, ..expected });
+    for on in [tor("pl2 = true", &[GIGABIT], ""), tor("", &[GIGABIT], "[pl2]\n")] {
+        let config = parse(&on);
+        assert_eq!((config.pl2, config.queues.bytes), (expected, Bytes(200_000)));
+    }
+    let table = "[pl2]\nmode = \"window\"\nk = 8\nnotify = true\nagent = \"none\"\ndrop_rogue = true\ndepth = 2\n\
+        max_outstanding = 64\nrtt_comp = \"5us\"\nbypass_bytes = 128\nlate_max = 3\nfixed_k = true\nmax_queue = 100\n\
+        max_parked = 200\nrsv_delay = \"20us\"\n[queues]\nbytes = \"1MB\"\n";
+    let config = parse(&tor("selector = \"letflow\"", &[GIGABIT], table));
+    let expected = Pl2Options {
+        enabled: true,
+        mode: SlotMode::Window,
+        k: 8,
+        notify: true,
+        agent: Agent::None,
+        drop_rogue: true,
+        depth: 2,
+        max_outstanding: 64,
+        rtt_comp: Duration(5_000),
+        bypass_bytes: Bytes(128),
+        late_max: 3,
+        fixed_k: true,
+        max_queue: 100,
+        max_parked: 200,
+        rsv_delay: Duration(20_000),
+    };
+    assert_eq!((config.pl2, config.queues.bytes), (expected, Bytes(1_000_000)));
+    assert_eq!(parse(&config.to_toml()), config);
+    // The table of a switch that has it off is kept, and obeys the rules.
+    let off = parse(&tor("", &[""], "[pl2]\nenabled = false\nk = 9\n"));
+    assert_eq!((off.pl2.enabled, off.pl2.k, off.queues.bytes), (false, 9, Bytes(1_000_000)));
+    assert_eq!(parse(&off.to_toml()), off);
+}
+
+#[test]
+fn a_slot_is_a_full_frame_of_the_host_ports() {
+    let slot = |rates: &[&str], mtus: &[u16]| {
+        let config = parse(&tor("pl2 = true", rates, ""));
+        rack_config(&config, mtus).map(|rack| rack.book.slot_ns)
+    };
+    // 1,538 bytes; the uplink's MTU is nobody's.
+    assert_eq!(slot(&[GIGABIT, GIGABIT], &[1500, 1500, 1600]), Some(12_304));
+    assert_eq!(slot(&["rate = \"100Gbit\""], &[1500, 1600]), Some(124));
+    // The longest, if they differ: what is shorter fits.
+    assert_eq!(slot(&[GIGABIT, GIGABIT], &[1500, 9000, 1500]), Some(72_304));
+    let off = parse(&tor("", &[GIGABIT], ""));
+    assert!(rack_config(&off, &[1500, 1500]).is_none());
+}
+
+#[test]
+fn what_cannot_be_scheduled_is_refused_with_the_reason() {
+    let on = |hosts: &[&str]| tor("pl2 = true", hosts, "");
+    for (text, line, words) in [
+        (on(&[""]), 4, "port \"h0\": no rate, and PL2's slots are made of it"),
+        (on(&[GIGABIT, "rate = \"10Gbit\""]), 11, "port \"h1\": rate 10Gbit, but port \"h0\" has 1Gbit"),
+        (on(&[GIGABIT, GIGABIT, ""]), 12, "port \"h2\": rate unlimited, but port \"h0\" has 1Gbit"),
+        (on(&["rate = \"10kbit\""]), 7, "at which a PL2 slot lasts more than 1 s"),
+        (tor("pl2 = true", &[GIGABIT], "[runtime]\nworkers = 2\n"), 12, "PL2's slots have one owner: write 1"),
+        (
+            "name = \"a\"\nrole = \"agg\"\npl2 = true\n[[port]]\ninterface = \"d\"\nkind = \"down\"\n".into(),
+            3,
+            "role agg has no hosts to schedule: take pl2 out",
+        ),
+        (
+            tor(
+                "pl2 = true\nselector = \"caft\"",
+                &[GIGABIT],
+                "[pod]\nipv4 = \"10.0.0.0/16\"\n[caft]\ntpid = 0x88B6\n",
+            ),
+            15,
+            "tpid 0x88B6 is PL2's",
+        ),
+        (tor("pl2 = 1", &[GIGABIT], ""), 3, "true, false or a table"),
+        (tor("pl2 = \"yes\"", &[GIGABIT], ""), 3, "true, false or a table"),
+    ] {
+        let error = refusal(&text);
+        assert!(error.contains(words), "{error}\n{text}");
+        assert!(error.contains(&format!("t.toml:{line}")), "line {line}: {error}\n{text}");
+    }
+    for (key, words) in [
+        ("k = 0", "k 0 is out of range: write 1 to 1024"),
+        ("k = 1025", "k 1025 is out of range: write 1 to 1024"),
+        ("depth = 17", "depth 17 is out of range: write 1 to 16"),
+        ("max_outstanding = 0", "max_outstanding 0 is out of range"),
+        ("max_queue = 0", "max_queue 0 is out of range"),
+        ("max_parked = 2000000", "max_parked 2000000 is out of range"),
+        ("bypass_bytes = 10000", "bypass_bytes 10000 is out of range"),
+        ("rtt_comp = \"1s\"", "rtt_comp 1s is out of range"),
+        ("rsv_delay = \"11ms\"", "rsv_delay 11ms is out of range"),
+        ("mode = \"clocked\"", "unknown value `clocked`"),
+        ("agent = \"host\"", "unknown value `host`"),
+        ("slots = 3", "unknown key `slots`"),
+    ] {
+        for head in ["", "enabled = false\n"] {
+            let error = refusal(&tor("", &[GIGABIT], &format!("[pl2]\n{head}{key}\n")));
+            assert!(error.contains(words), "{key}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_running_switch_keeps_its_slots() {
+    let refused = |old: &str, new: &str| {
+        let (old, new) = (parse(old), parse(new));
+        diff(&old, &Layout::of(&old), &new).err().map(|fixed| fixed.to_string())
+    };
+    let on = tor("pl2 = true", &[GIGABIT], "");
+    let fast = tor("pl2 = true", &["rate = \"10Gbit\""], "");
+    assert!(refused(&on, &tor("", &[GIGABIT], "")).is_some_and(|e| e.contains("`pl2`")));
+    assert!(refused(&on, &fast).is_some_and(|e| e.contains("`rate` of host ports (1Gbit)")));
+    // A port more, or a switch without PL2, is as ever.
+    assert_eq!(refused(&on, &tor("pl2 = true", &[GIGABIT, GIGABIT], "")), None);
+    assert_eq!(refused(&tor("", &[GIGABIT], ""), &tor("", &["rate = \"10Gbit\""], "")), None);
+}
+
+#[test]
+fn in_a_fabric_the_tors_have_it() {
+    let tables = |settings: &[&str]| {
+        let settings: Vec<Setting> = settings.iter().map(|s| s.parse().unwrap()).collect();
+        Tables::with(&settings)
+    };
+    let Tables { pl2, queues, .. } = tables(&["pl2.mode=clock"]).unwrap();
+    assert_eq!((pl2.enabled, pl2.mode, queues.bytes), (true, SlotMode::Clock, Bytes(200_000)));
+    let error = tables(&["pl2.k=0"]).unwrap_err().to_string();
+    assert_eq!(error, "--set pl2.k=0: pl2: k 0 is out of range: write 1 to 1024");
+
+    let options = FabricOptions { pl2, queues, rate: BitRate(1_000_000_000), ..FabricOptions::default() };
+    let fabric = Shape::LeafSpine { leaves: 2, spines: 1 }.build(&options).unwrap();
+    let enabled: Vec<_> = fabric.switches.iter().map(|s| (s.name(), s.config.pl2.enabled)).collect();
+    assert_eq!(enabled, [("leaf0", true), ("leaf1", true), ("spine0", false)]);
+    let error = Shape::Rack { hosts: 2 }.build(&FabricOptions { pl2, ..FabricOptions::default() }).unwrap_err();
+    assert!(error.to_string().contains("in a lab --rate"), "{error}");
+
+    let text = "shape = \"rack\"\nhosts = 3\nrate = \"1Gbit\"\npl2 = true\n";
+    assert!(Fabric::parse(text, "f.toml").unwrap().switches[0].config.pl2.enabled);
+}

@@ -1,0 +1,8 @@
+//! PL2 on a ToR: messages and data through the whole switch, in virtual time.
+
+#[path = "../packets/mod.rs"]
+mod packets;
+mod rig;
+
+mod frames;
+mod ways;
