@@ -42,6 +42,7 @@ impl Lab {
             name: self.0.clone(),
             workers: 0,
             poll: None,
+            agents: false,
             server: ["sh", "-c", script, "lab-serve"].map(OsString::from).into(),
         }
     }

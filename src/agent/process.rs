@@ -67,14 +67,14 @@ pub struct AgentOptions {
 }
 
 /// Runs an agent until `stop` is set: makes the TAP, moves the addresses, and puts everything back. `ready` is called
-/// once frames pass, `report` at each interval; the last report is returned.
+/// with a first report once frames pass, `report` at each interval; the last report is returned.
 ///
 /// # Errors
 /// It can't start, and changed nothing; or a side of it went away ([`AgentError::is_late`]).
 pub fn run(
     options: &AgentOptions,
     stop: &AtomicBool,
-    ready: impl FnOnce(),
+    ready: impl FnOnce(&AgentReport),
     mut report: impl FnMut(&AgentReport),
 ) -> Result<AgentReport, AgentError> {
     check_privileges(false)?;
@@ -89,9 +89,9 @@ pub fn run(
     let (memory, mut pool) = Memory::new(chunks, chunk_size(device.mtu))?;
     let xdp = XdpOptions { mode: options.mode, fill: FILL as usize, complete_checksums: false, pass_to_kernel: false };
     let mut port = XdpPort::open(&memory, device, &xdp)?;
+    port.start(&mut pool);
     let tap = TapDevice::create(&options.tap, mac, config.host.mtu)?;
     let addresses = Addresses::give(&options.addressing, &options.uplink, &options.tap)?;
-    port.start(&mut pool);
     let names = (options.uplink.as_str(), options.tap.as_str(), mac);
     let watched = Waiter::new().and_then(|waiter| {
         waiter.watch(port.as_fd())?;
@@ -104,7 +104,7 @@ pub fn run(
         Ok(Running { agent, waiter, wait: options.wait, names, start: now(), warned: false })
     });
     let outcome = running.map(|mut running| {
-        ready();
+        ready(&AgentReport::of(&running.agent, names, (running.start, running.start)));
         let outcome = running.until(stop, options.interval, &mut report);
         let last = running.finish();
         outcome.map(|()| last)

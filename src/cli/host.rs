@@ -1,13 +1,16 @@
+use std::fs;
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
 use ipnet::IpNet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::agent::{self, Addressing, AgentError, AgentOptions, AgentReport, Percentiles, Wait};
 use crate::scheme::pl2::host::HostConfig;
@@ -17,6 +20,9 @@ use crate::wire::MacAddr;
 use super::run::Mode;
 use super::traffic::seconds;
 use super::{Failure, Outcome, print, start_logging};
+
+/// Between two reports that are kept in a file.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Send what this host's applications send in slots that a PL2 switch grants.
 ///
@@ -92,6 +98,12 @@ pub(super) struct HostArgs {
     /// Print reports as JSON, one object a line
     #[arg(long)]
     json: bool,
+    /// Keep the last report in a file, as JSON: at the start, each second or --stats-interval, at the end
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// End when standard input does: whoever started it is gone
+    #[arg(long, hide = true)]
+    until_eof: bool,
 }
 
 pub(super) fn host(args: HostArgs) -> Outcome {
@@ -121,17 +133,44 @@ pub(super) fn host(args: HostArgs) -> Outcome {
         addressing,
         wait: if args.busy { Wait::Busy } else { Wait::Sleep { spin: args.spin.0 } },
         force: args.force,
-        interval: args.stats_interval.map(|time| time.as_nanos().try_into().unwrap_or(u64::MAX)),
+        interval: args
+            .stats_interval
+            .or(args.report.as_ref().map(|_| REPORT_INTERVAL))
+            .map(|time| time.as_nanos().try_into().unwrap_or(u64::MAX)),
     };
     start_logging();
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone())?;
     }
-    let ready = || info!(uplink = options.uplink, tap = options.tap, "ready");
+    let keep = |report: &AgentReport| {
+        if let Some(path) = &args.report
+            && let Err(error) = keep_report(path, report)
+        {
+            warn!(path = %path.display(), %error, "the report is not kept");
+        }
+    };
+    let ready = |first: &AgentReport| {
+        // Threads come after privileges are given up.
+        if args.until_eof {
+            let stop = stop.clone();
+            thread::spawn(move || {
+                let _ = io::copy(&mut io::stdin(), &mut io::sink());
+                stop.store(true, Ordering::Relaxed);
+            });
+        }
+        keep(first);
+        info!(uplink = options.uplink, tap = options.tap, "ready");
+    };
     // Not by `print`, which ends the process if its reader has gone away: the host would be left without addresses.
-    let show = |report: &AgentReport| _ = writeln!(io::stdout(), "{}", shown(report, args.json));
+    let show = |report: &AgentReport| {
+        keep(report);
+        if args.stats_interval.is_some() {
+            let _ = writeln!(io::stdout(), "{}", shown(report, args.json));
+        }
+    };
     let last = agent::run(&options, &stop, ready, show)?;
+    keep(&last);
     print(&shown(&last, args.json))
 }
 
@@ -142,6 +181,13 @@ impl From<AgentError> for Failure {
             false => Failure::misuse(error),
         }
     }
+}
+
+/// Whole or not at all, for who reads it meanwhile.
+fn keep_report(path: &Path, report: &AgentReport) -> io::Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, shown(report, true) + "\n")?;
+    fs::rename(new, path)
 }
 
 fn shown(report: &AgentReport, json: bool) -> String {

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::bed::{Bed, Host, Kind, ping_all_pairs, text, turn, weft_ok};
+use crate::bed::{Bed, Host, Kind, Lab, ping_all_pairs, text, turn, weft_ok};
 use crate::shown::{number, rows, wait_for};
 use crate::traffic::tcp;
 
@@ -232,4 +232,70 @@ fn what_keeps_an_agent_from_starting_is_said_with_a_remedy_and_changes_nothing()
         assert!(words.iter().all(|word| said.contains(word)), "{options:?}: {said}");
         assert_eq!(network(host), before, "{options:?}");
     }
+}
+
+/// The agents of a lab as `weft lab status` tells of them: host, whether it runs, process.
+fn agents(lab: &Lab) -> Vec<(String, bool, Option<i32>)> {
+    let status: Value = serde_json::from_str(&weft_ok(&["lab", "status", "--json", "--name", &lab.name])).unwrap();
+    let agent = |host: &Value| {
+        let agent = &host["agent"];
+        let pid = agent["pid"].as_i64().map(|pid| pid as i32);
+        (host["name"].as_str().unwrap().to_string(), agent["running"].as_bool().unwrap(), pid)
+    };
+    status["hosts"].as_array().unwrap().iter().map(agent).collect()
+}
+
+fn is_alive(pid: i32) -> bool {
+    kill(Pid::from_raw(pid), None).is_ok()
+}
+
+/// Section 3 of the spec once more, by `weft lab`: one of its agents dies, and the lab tells so and goes on; then the
+/// lab's own process dies, and takes the others along.
+#[test]
+fn a_lab_starts_an_agent_for_each_host_and_ends_them_however_it_ends() {
+    let Some(_turn) = turn("agentlab") else { return };
+    let lab = Lab::up("agents", &["--rack", "3", "--pl2-agents", "--rate", "100Mbit"]);
+    ping_all_pairs(&lab.hosts);
+    let [a, b, c] = &lab.hosts[..] else { unreachable!() };
+    tcp(a, b, b.ipv4.into(), 1 << 20);
+    tcp(c, a, a.ipv6.into(), 256 << 10);
+    let socket = lab.switches[0].1.clone();
+    let slots = || -> Value {
+        serde_json::from_str(&weft_ok(&["show", "slots", "--json", "--socket", socket.to_str().unwrap()])).unwrap()
+    };
+    wait_for("nothing is reserved", || reserved(&slots()) == 0);
+    assert!(sum(&slots(), "used_slots") > 1000, "{}", slots());
+
+    let started = agents(&lab);
+    assert!(started.len() == 3 && started.iter().all(|(_, running, pid)| *running && pid.is_some()), "{started:?}");
+    let report = || -> Value {
+        let text = fs::read_to_string(format!("/run/weft/{}/{}.agent.json", lab.name, a.name)).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    wait_for("the report tells of data", || number(&report()["agent"], "data_sent") > 0);
+    assert_eq!(number(&report()["agent"], "learned"), 0, "the gateway was named: {}", report());
+
+    let victim = started[2].2.unwrap();
+    kill(Pid::from_raw(victim), Signal::SIGKILL).unwrap();
+    wait_for("the lab has noticed", || !agents(&lab)[2].1);
+    assert_eq!(agents(&lab)[2], (c.name.clone(), false, None));
+    assert!(agents(&lab)[..2].iter().all(|(_, running, _)| *running));
+    wait_for("nothing is reserved", || reserved(&slots()) == 0);
+    tcp(a, b, b.ipv6.into(), 256 << 10);
+    let said = weft_ok(&["lab", "status", "--name", &lab.name]);
+    assert!(said.contains(&format!("agents: 2 running, 1 not {}", c.name)), "{said}");
+
+    let status: Value = serde_json::from_str(&weft_ok(&["lab", "status", "--json", "--name", &lab.name])).unwrap();
+    let server = status["pid"].as_i64().expect("the lab runs") as i32;
+    kill(Pid::from_raw(server), Signal::SIGKILL).unwrap();
+    let others: Vec<_> = started[..2].iter().filter_map(|(_, _, pid)| *pid).collect();
+    wait_for("the agents end with their lab", || !others.iter().any(|pid| is_alive(*pid)));
+    lab.down();
+
+    // Down in good order, too.
+    let lab = Lab::up("agents", &["--rack", "2", "--pl2-agents", "--rate", "100Mbit"]);
+    let started: Vec<_> = agents(&lab).into_iter().filter_map(|(_, _, pid)| pid).collect();
+    assert_eq!(started.len(), 2);
+    lab.down();
+    assert!(!started.iter().any(|pid| is_alive(*pid)), "{started:?}");
 }
