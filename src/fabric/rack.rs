@@ -128,12 +128,14 @@ impl<S: SchemeIngress> FabricIngress<S> {
         if meta.recirculations == 0 {
             self.scheme.arrived(cx.now, frame, meta);
         }
+        // What is for the gateway is not of the rack's alone. Routing rewrites it.
+        let is_bridged = ethernet::dst(frame) != self.mac;
         let verdict = self.host_frame(cx, frame, meta);
         let Verdict::Forward(to, Queue::Data) = verdict else { return self.scheduled(meta, shim, verdict) };
         if shim.is_none()
+            && is_bridged
             && self.hosts.contains(to)
-            // What is for the gateway is not of the rack's alone, and neighbours are found before anything is sent.
-            && ethernet::dst(frame) != self.mac
+            // Neighbours are found before anything is sent.
             && meta.headers.kind != L3::Arp
             && !(meta.headers.kind == L3::Ipv6 && reply::is_neighbour_message(frame, &meta.headers))
             && let Some(rack) = &mut self.rack

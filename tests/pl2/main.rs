@@ -4,5 +4,7 @@
 mod packets;
 mod rig;
 
+mod edge;
 mod frames;
+mod load;
 mod ways;

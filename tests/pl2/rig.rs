@@ -1,4 +1,4 @@
-//! A ToR with four hosts and two uplinks on memory ports, as its configuration makes it.
+//! A ToR with five hosts and two uplinks on memory ports, as its configuration makes it.
 
 use std::net::Ipv4Addr;
 
@@ -20,9 +20,9 @@ pub const SWITCH: MacAddr = MacAddr([2, 0x77, 0, 0, 0, 1]);
 /// What any fabric port takes for its own.
 pub const FABRIC: MacAddr = MacAddr([2, 0x77, 0x65, 0x66, 0x74, 0]);
 /// Host ports, from 0.
-pub const HOSTS: u8 = 4;
+pub const HOSTS: u8 = 5;
 /// A fabric port.
-pub const UPLINK: u8 = 4;
+pub const UPLINK: u8 = HOSTS;
 /// 1,538 bytes at 1 Gbit/s.
 pub const SLOT: u64 = 12_304;
 
@@ -183,6 +183,35 @@ impl Rig {
         }
     }
 
+    /// Lets `frames` come in, each by its port at its time from now, in order.
+    pub fn feed(&mut self, frames: impl IntoIterator<Item = (u64, u8, Vec<u8>)>) {
+        let start = self.now;
+        for (at, port, frame) in frames {
+            self.wait((start + at).since(self.now));
+            self.arrive(port, &frame);
+        }
+        self.pass();
+        self.keep();
+    }
+
+    /// Lets time go by until nothing is queued, held or reserved, `ns` at most.
+    pub fn settle(&mut self, ns: u64) {
+        let end = self.now + ns;
+        let busy = |rig: &Rig| {
+            rig.plane.ledger().ports.iter().any(|(c, queued)| c.held + queued > 0)
+                || (0..HOSTS).any(|port| rig.registers(port) != [0; 4])
+        };
+        while self.now < end && busy(self) {
+            self.wait(100_000);
+        }
+        self.at_rest();
+    }
+
+    /// What was sent by `port` while time went by.
+    pub fn kept_by(&self, port: u8) -> Vec<&[u8]> {
+        self.kept.iter().filter(|(_, by, _)| *by == port).map(|(.., frame)| frame.as_slice()).collect()
+    }
+
     /// What the switch sent since last asked, by port and in order.
     pub fn sent(&mut self) -> Vec<(u8, Vec<u8>)> {
         let mut sent = vec![];
@@ -212,16 +241,26 @@ impl Rig {
         all.nonzero().collect()
     }
 
-    /// A number that is shown of a port.
-    pub fn number(&self, table: &str, port: u8, column: &str) -> u64 {
+    /// What is shown of a port.
+    pub fn cell(&self, table: &str, port: u8, column: &str) -> Cell {
         let tables = self.plane.show(self.now, Topic::Slots);
         let table = tables.iter().find(|t| t.name == table).expect("a table");
         let at = table.columns.iter().position(|c| *c == column).expect("a column");
         let row = table.rows.iter().find(|row| row[0] == Cell::Port(PortId(port))).expect("the port's row");
-        match row[at] {
+        row[at].clone()
+    }
+
+    /// A number that is shown of a port.
+    pub fn number(&self, table: &str, port: u8, column: &str) -> u64 {
+        match self.cell(table, port, column) {
             Cell::Int(n) => n,
-            ref other => panic!("{other:?}"),
+            other => panic!("{other:?}"),
         }
+    }
+
+    /// What the agent at a port has counted.
+    pub fn agent(&self, port: u8, column: &str) -> u64 {
+        self.number("agents", port, column)
     }
 
     pub fn registers(&self, port: u8) -> Registers {

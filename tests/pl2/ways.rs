@@ -62,7 +62,7 @@ fn a_full_frame_in_two_vlans_is_longer_by_its_shim_on_the_way_in_only() {
 
 #[test]
 fn flooded_to_an_unknown_station_and_to_a_group() {
-    let all = vec![(1, 100), (2, 100), (3, 100)];
+    let all: Vec<_> = (1..HOSTS).map(|port| (port, 100)).collect();
     for to in [MacAddr([2, 0x68, 0, 0, 1, 99]), MacAddr::BROADCAST] {
         let mut frame = udp(0, 1, 100);
         frame[..6].copy_from_slice(&to.0);

@@ -4,6 +4,7 @@
 //! - I10: nothing leaves before its grant's time, a connection's frames keep their order, and what comes in goes out.
 
 mod faults;
+mod flush;
 mod random;
 mod receivers;
 mod timeline;

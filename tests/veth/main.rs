@@ -42,6 +42,8 @@ mod names;
 mod p4te;
 /// What a router says: time exceeded, unreachable, too big.
 mod path;
+/// PL2 with TCP of the kernel, scheduled by agents in the switch.
+mod pl2;
 /// Capabilities, default routes, control sockets, and frames that are left to the kernel.
 mod privileges;
 /// Several workers on one switch.

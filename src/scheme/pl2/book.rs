@@ -290,11 +290,25 @@ impl SlotBook {
 
     /// Takes back what was not used until its deadline (rule 8).
     pub fn sweep(&mut self, now: Instant) {
+        self.sweep_unless(now, |_, _| false);
+    }
+
+    /// The same, but what the sender of a connection at an ingress port has reserved is left for another grace time if
+    /// `is_alive` says that it is at work: when the switch itself is late, so is the sender that is a part of it.
+    pub fn sweep_unless(&mut self, now: Instant, is_alive: impl Fn(PortId, u32) -> bool) {
         while let Some((at, id)) = self.deadlines.first()
             && at <= now
         {
             let Reservation { owner, k_left, .. } = *self.table.reservation(id);
             let Way { input, .. } = self.table.way(id);
+            if is_alive(input, self.table.connection(owner).conn) {
+                // Later in any case, or this would not end.
+                let deadline = now + self.config.grace.max(1);
+                self.table.reservation(id).deadline = deadline;
+                self.deadlines.remove(id);
+                self.deadlines.add(id, deadline);
+                continue;
+            }
             self.finish(id);
             self.table.connection(owner).taken_back += u32::from(k_left);
             let counters = self.counters(input);

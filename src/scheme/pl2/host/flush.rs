@@ -1,12 +1,13 @@
 //! Giving up what waits.
 
 use super::connections::Connections;
-use super::receiver::Receiver;
+use super::receiver::{Receiver, named};
 use super::reservation::State;
 use super::rtt::Rtt;
 use super::sender::Host;
 use crate::time::Instant;
 use crate::wire::MacAddr;
+use crate::wire::pl2::Kind;
 
 impl<T> Host<T> {
     /// `dst` can't be reached any more: hands out all frames that wait for it, connection by connection in their
@@ -27,9 +28,9 @@ impl<T> Host<T> {
                 out(frame.frame);
             }
             self.outstanding -= slots;
-            for (seq, k) in granted {
-                self.give_back(dst, id, seq, k, self.epoch);
-            }
+            // All of them, however many: nobody else takes them back while the host is at work.
+            let rel = |(seq, k)| (dst, named(Kind::Rel, id, seq, self.epoch, k));
+            self.releases.extend(granted.into_iter().map(rel));
             self.rearm(id, now);
         }
     }

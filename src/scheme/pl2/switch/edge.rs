@@ -20,6 +20,11 @@ pub(super) fn at_switch(control: Control) -> Control {
     Control { conn: control.conn | AGENTS, ..control }
 }
 
+/// Whether a connection at the book is an agent's.
+pub(super) fn is_agents(conn: u32) -> bool {
+    conn & AGENTS != 0
+}
+
 /// What senders behind `port` are to the agent of their receiver: it matches what was announced with what comes, and
 /// both are of a port.
 pub(super) fn station(port: PortId) -> MacAddr {
@@ -79,6 +84,11 @@ impl Edge {
     #[inline]
     pub fn held(&self) -> usize {
         self.host.parked() + self.nic.len()
+    }
+
+    /// Whether something is asked for, granted or on its way.
+    pub fn is_at_work(&self) -> bool {
+        self.host.outstanding() > 0 || !self.nic.is_empty()
     }
 
     /// Takes a frame for `dst`; gives back one that is to be sent unscheduled (`true`) or not at all.

@@ -15,7 +15,9 @@
 //! 3. **A host that reserves by itself** is left alone: from its first RSV on until its link goes down, what it sends
 //!    without a shim is its own unscheduled traffic.
 //! 4. **Bounded**: an agent holds no more frames than are free in the pool, so that ports go on receiving.
-//! 5. **Not scheduled** is what does not go from one host to one other: groups, floods, ARP and neighbour discovery,
+//! 5. **An agent is alive** while the switch is: what it has reserved is taken back when its link goes down, not because
+//!    the switch was held up, which holds up the agent too. Receivers look after hosts that reserve by themselves.
+//! 6. **Not scheduled** is what does not go from one host to one other: groups, floods, ARP and neighbour discovery,
 //!    what is for the gateway or comes from other racks; and a frame that is longer than a slot.
 
 mod edge;
@@ -202,7 +204,8 @@ impl Rack {
                     edge.host.abandon(cx.now, dst, |(frame, meta)| cx.outbox.release(frame, meta, drop));
                 }
                 edge.grant(cx.now, answer.grant);
-                if let Some((to, ntf)) = answer.notify {
+                // An agent need not know of another: one can't be gone without the other.
+                if let Some((to, ntf)) = answer.notify.filter(|(to, _)| self.agent(*to).is_none()) {
                     self.notify(cx, port, to, (dst, edge.address), &ntf);
                 }
             }
@@ -296,7 +299,10 @@ impl RackScheduler for Rack {
     }
 
     fn tick(&mut self, cx: &mut Context<'_>, stations: Stations<'_>) {
-        self.book.sweep(cx.now);
+        let edges = &self.edges;
+        let is_at_work =
+            |port: PortId, conn| edge::is_agents(conn) && edges[port.index()].as_deref().is_some_and(Edge::is_at_work);
+        self.book.sweep_unless(cx.now, is_at_work);
         if self.next.is_none_or(|next| next > cx.now) {
             return;
         }
