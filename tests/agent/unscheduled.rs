@@ -35,8 +35,11 @@ fn frames_for_a_destination_that_the_switch_refuses_go_unscheduled_for_a_while()
 
     // Learned at 1,000.
     rig.send(&frames[7]);
-    let left: Vec<_> =
-        rig.pass(1_000 + 5 * SECONDS - 1).into_iter().filter(|f| messages(&[f.clone()]).is_empty()).collect();
+    let left: Vec<_> = rig
+        .pass(1_000 + 5 * SECONDS - 1)
+        .into_iter()
+        .filter(|f| messages(std::slice::from_ref(f)).is_empty())
+        .collect();
     assert_eq!(left, frames[7..]);
     rig.send(&packet(99, 0, 60, 200));
     let asked = messages(&rig.pass(1_000 + 5 * SECONDS));
