@@ -51,7 +51,7 @@ fn round(agent: &mut Agent<MemPort, Applications>, now: &mut Instant) -> (u32, u
         *now = *now + 5 * MICROS;
         let at = *now;
         agent.pass(|| at).expect("both sides are there");
-        let (port, _, pool) = agent.parts();
+        let (port, ..) = agent.parts();
         while let Some(mut frame) = port.sent() {
             let headers = parse(&frame).expect("a frame");
             let Ok(rsv) = Control::read(&frame, &headers) else {

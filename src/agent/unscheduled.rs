@@ -6,7 +6,7 @@ use crate::wire::{Headers, L3, MacAddr, ethernet};
 
 /// How long a refused destination goes unscheduled before it is asked for again: long beside the round trip that
 /// the question costs, short beside how long a host that comes to the rack would notice.
-pub const RELEARN: u64 = 5 * SECONDS;
+const RELEARN: u64 = 5 * SECONDS;
 /// Most refused destinations that are known at once; beyond, the one that is forgotten soonest makes room.
 const MAX_LEARNED: usize = 1024;
 
@@ -39,7 +39,7 @@ impl Unscheduled {
             || self.learned.get(&dst).is_some_and(|until| now < *until)
     }
 
-    /// The switch refused to reserve towards `dst`: what goes there is unscheduled for [`RELEARN`].
+    /// The switch refused to reserve towards `dst`: what goes there is unscheduled for five seconds.
     pub fn learn(&mut self, now: Instant, dst: MacAddr) {
         if self.learned.len() >= MAX_LEARNED && !self.learned.contains_key(&dst) {
             self.learned.retain(|_, until| now < *until);

@@ -195,7 +195,11 @@ impl fmt::Display for LabStatus {
         let agents = || self.hosts.iter().filter_map(|host| Some((&host.name, host.agent.as_ref()?)));
         if agents().next().is_some() {
             let gone: Vec<_> = agents().filter(|(_, agent)| !agent.running).map(|(name, _)| name.as_str()).collect();
-            writeln!(f, "\nagents: {} running, {} not {}", agents().count() - gone.len(), gone.len(), gone.join(" "))?;
+            write!(f, "\nagents: {} running", agents().count() - gone.len())?;
+            match gone.len() {
+                0 => writeln!(f)?,
+                n => writeln!(f, ", {n} not: {}", gone.join(", "))?,
+            }
         }
         let down: Vec<_> = self.links.iter().filter(|link| link.state == LinkState::Down).collect();
         write!(f, "\nlinks: {} up, {} down", self.links.len() - down.len(), down.len())?;

@@ -283,7 +283,7 @@ fn a_lab_starts_an_agent_for_each_host_and_ends_them_however_it_ends() {
     wait_for("nothing is reserved", || reserved(&slots()) == 0);
     tcp(a, b, b.ipv6.into(), 256 << 10);
     let said = weft_ok(&["lab", "status", "--name", &lab.name]);
-    assert!(said.contains(&format!("agents: 2 running, 1 not {}", c.name)), "{said}");
+    assert!(said.contains(&format!("agents: 2 running, 1 not: {}", c.name)), "{said}");
 
     let status: Value = serde_json::from_str(&weft_ok(&["lab", "status", "--json", "--name", &lab.name])).unwrap();
     let server = status["pid"].as_i64().expect("the lab runs") as i32;
