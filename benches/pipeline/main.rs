@@ -13,6 +13,9 @@
 //! | caft-open | the same with entries that end after 1 ms: with 1 M flows every frame opens its flow anew, and is tagged |
 //! | expeditus | as caft |
 //! | caft-agg | an aggregation switch, which has been told a core for each flow |
+//! | bridged | a ToR between its own hosts, no routes |
+//! | pl2-data | the same in reserved slots: shims come off, slots are counted off at both ends |
+//! | pl2-rsv | requests (RSV) of as many connections as frames, each granted |
 //!
 //! Frames are 60 bytes (64 with FCS) in bursts of 64, on memory that stays the same. Between timed
 //! passes over all 64 bursts each frame becomes the next data of a flow drawn at random, so no pass sees the
@@ -22,10 +25,11 @@
 //!
 //! After criterion's report, each switch's passes run interleaved with the floor's, and the ratio of their medians
 //! is printed. Goals at 64 K flows: ecmp at most 2, p4te and caft at most 3; and p4te with 1 M flows at most 2.1 times what it
-//! costs with 8 K.
+//! costs with 8 K; pl2-rsv at most 2, and pl2-data at most 1.3 times bridged.
 
 mod floor;
 mod plane;
+mod rack;
 mod traffic;
 
 use std::hint::black_box;
@@ -35,12 +39,17 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 
 use floor::Floor;
 use plane::{Plane, SETUPS, Setup};
+use rack::{LOADS, Load, Rack};
 use traffic::{FRAMES, Traffic};
 
 const FLOWS: [(&str, u64); 3] = [("8K", 8 << 10), ("64K", 64 << 10), ("1M", 1 << 20)];
 
 /// A pass over all frames; what is timed.
 trait Pass {
+    /// Makes the frames of the next pass; not timed.
+    fn ready(&mut self, traffic: &mut Traffic) {
+        traffic.refill();
+    }
     fn run(&mut self, traffic: &mut Traffic);
 }
 
@@ -48,7 +57,7 @@ trait Pass {
 fn time(pass: &mut impl Pass, traffic: &mut Traffic, passes: u64) -> Duration {
     let mut total = Duration::ZERO;
     for _ in 0..passes {
-        traffic.refill();
+        pass.ready(traffic);
         let start = Clock::now();
         pass.run(black_box(traffic));
         total += start.elapsed();
@@ -75,26 +84,53 @@ fn bench(criterion: &mut Criterion) {
             plane.iter().for_each(Plane::check);
         }
     }
+    for (name, load) in LOADS {
+        let mut traffic = Traffic::new(FLOWS[0].1);
+        let mut rack = None;
+        group.bench_function(name, |b| {
+            let rack = rack.get_or_insert_with(|| Rack::new(load, &mut traffic));
+            b.iter_custom(|passes| time(rack, &mut traffic, passes));
+        });
+        rack.iter().for_each(Rack::check);
+    }
     group.finish();
+}
+
+/// Median nanoseconds a frame of two, taking turns.
+fn medians(passes: [&mut dyn FnMut(&mut Traffic) -> Duration; 2], traffic: &mut Traffic) -> [f64; 2] {
+    const ROUNDS: usize = 401;
+    let mut times = [vec![], vec![]];
+    let [a, b] = passes;
+    for _ in 0..ROUNDS {
+        times[0].push(a(traffic));
+        times[1].push(b(traffic));
+    }
+    times.map(|mut t| {
+        t.sort_unstable();
+        t[ROUNDS / 2].as_nanos() as f64 / FRAMES as f64
+    })
 }
 
 /// Median nanoseconds a frame of the floor and of a switch, taking turns, and the share of the switch's last frames
 /// that it offers to rate control.
 fn measure(setup: &Setup, flows: u64) -> (f64, f64, f64) {
-    const ROUNDS: usize = 401;
     let mut traffic = Traffic::new(flows);
     let (mut floor, mut plane) = (Floor::new(flows), Plane::new(setup, flows, &mut traffic));
-    let mut times = [vec![], vec![]];
-    for _ in 0..ROUNDS {
-        times[0].push(time(&mut floor, &mut traffic, 1));
-        times[1].push(time(&mut plane, &mut traffic, 1));
-    }
+    let [floor, switch] = medians([&mut |t| time(&mut floor, t, 1), &mut |t| time(&mut plane, t, 1)], &mut traffic);
     plane.check();
-    let [floor, plane] = times.map(|mut t| {
-        t.sort_unstable();
-        t[ROUNDS / 2].as_nanos() as f64 / FRAMES as f64
-    });
-    (floor, plane, traffic.offered())
+    (floor, switch, traffic.offered())
+}
+
+/// Median nanoseconds a frame of the floor and of a rack, and of the bridge and of the rack.
+fn measure_rack(load: Load) -> [[f64; 2]; 2] {
+    let flows = FLOWS[0].1;
+    let mut traffic = Traffic::new(flows);
+    let mut rack = Rack::new(load, &mut traffic);
+    let (mut floor, mut bridge) = (Floor::new(flows), Rack::new(Load::Bridged, &mut traffic));
+    let beside_floor = medians([&mut |t| time(&mut floor, t, 1), &mut |t| time(&mut rack, t, 1)], &mut traffic);
+    let beside_bridge = medians([&mut |t| time(&mut bridge, t, 1), &mut |t| time(&mut rack, t, 1)], &mut traffic);
+    rack.check();
+    [beside_floor, beside_bridge]
 }
 
 fn main() {
@@ -123,5 +159,10 @@ fn main() {
             }
             println!();
         }
+    }
+    println!("{:>9}  {:>9}  {:>9}  {:>5}  {:>10}", "rack", "floor", "switch", "ratio", "of bridged");
+    for (name, load) in LOADS {
+        let [[floor, switch], [bridged, beside]] = measure_rack(load);
+        println!("{name:>9}  {floor:>9.1}  {switch:>9.1}  {:>5.2}  {:>10.2}", switch / floor, beside / bridged);
     }
 }
