@@ -35,8 +35,7 @@ const PATIENCE: u64 = 2 * SECONDS;
 pub enum Wait {
     /// Spins: exact times, for a whole core.
     Busy,
-    /// Sleeps until so many nanoseconds before something is due, and looks on from there, giving the core to whoever
-    /// else wants it.
+    /// Sleeps until so many nanoseconds before something is due, and spins from there.
     Sleep {
         /// About as long as the kernel takes to wake a process.
         spin: u64,
@@ -170,7 +169,8 @@ impl Running<'_> {
                 Wait::Sleep { spin } => {
                     let next = self.agent.next_deadline(now);
                     if next.is_some_and(|at| at <= now + spin) {
-                        thread::yield_now();
+                        // Not a yield: who gets the core then has it for milliseconds.
+                        std::hint::spin_loop();
                         continue;
                     }
                     let until = earliest(next.map(|at| at - spin), report_at);
