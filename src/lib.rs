@@ -5,6 +5,7 @@
 //! real ports, in virtual time and in tests. ARCHITECTURE.md draws the layers; `tests/layering.rs`
 //! holds each module to them.
 
+pub mod agent;
 pub mod cli;
 pub mod config;
 pub mod control;

@@ -42,8 +42,8 @@ fn round(host: &mut Host<u64>, now: &mut Instant, round: u64, asked: &mut Vec<Co
             let grant = Control { kind: Kind::Grt, flags, epoch, t_out, t_sw: now.0, slot_ns: 1000, ..*rsv };
             match tick % 7 {
                 0 => {}
-                1 => (0..2).for_each(|_| host.control(*now, PEER, &grant)),
-                _ => host.control(*now, PEER, &grant),
+                1 => (0..2).for_each(|_| _ = host.control(*now, PEER, &grant)),
+                _ => _ = host.control(*now, PEER, &grant),
             }
             let conn = rsv.conn + round as u32;
             host.control(*now, PEER, &Control { kind: Kind::Ntf, conn, ..grant });

@@ -43,6 +43,7 @@ impl Lab {
             workers: 0,
             poll: None,
             congestion_control: None,
+            agents: false,
             server: ["sh", "-c", script, "lab-serve"].map(OsString::from).into(),
         }
     }

@@ -46,7 +46,7 @@ const LAYERS: &[Layer] = &[
     layer("runtime", 5, 5, &["port"]),
     Layer { never: &["port::xdp"], ..layer("sim", 5, 5, &["port"]) },
     layer("traffic", 5, 2, &["port", "runtime", "fabric::reply"]),
-    layer("agent", 5, 4, &["port", "runtime"]),
+    layer("agent", 5, 4, &["port", "runtime", "lab::net"]),
     layer("lab", 5, 2, &["topo", "config", "runtime"]),
     layer("cli", 6, 6, &[]),
     layer("main", 6, 7, &[]),

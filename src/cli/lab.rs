@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
 
-use crate::config::scheme::cautions;
+use crate::config::scheme::{Agent, cautions};
 use crate::config::{Selector, Setting, Tables, hello_interval};
 use crate::fault::Faults;
+use crate::id::Role;
 use crate::lab::{self, CongestionControl, DEFAULT_NAME, LabError, LabName, UpOptions};
 use crate::runtime::{self, RuntimeConfig, Source, SwitchInstance};
 use crate::topo::{DEFAULT_SEED, Fabric, FabricOptions, Shape};
@@ -75,6 +76,9 @@ struct ShapeOptions {
     /// links. --set pl2.KEY=VALUE sets its keys, and turns it on
     #[arg(long)]
     pl2: bool,
+    /// As --pl2, but hosts reserve by themselves: a `weft host` process in each
+    #[arg(long)]
+    pl2_agents: bool,
     /// Rate of every link, e.g. 100Mbit; 0 = unlimited [default: 0]
     #[arg(long)]
     rate: Option<BitRate>,
@@ -121,7 +125,10 @@ impl ShapeOptions {
         if self.pl2 && set.iter().any(|s| s.is("pl2", "enabled")) {
             return Err(Failure::misuse("--pl2 is --set pl2.enabled=true: take one of the two out"));
         }
-        if self.pl2 {
+        if self.pl2_agents && !set.iter().any(|s| s.is("pl2", "agent")) {
+            set.push("pl2.agent=none".parse().map_err(Failure::misuse)?);
+        }
+        if (self.pl2 || self.pl2_agents) && !set.iter().any(|s| s.is("pl2", "enabled")) {
             set.push("pl2.enabled=true".parse().map_err(Failure::misuse)?);
         }
         let tables = Tables::with(&set).map_err(Failure::misuse)?;
@@ -222,9 +229,24 @@ fn fabric(args: &UpArgs) -> Result<Fabric, Failure> {
     shape.build(&args.options.fabric()?).map_err(Failure::misuse)
 }
 
+/// Whether hosts that reserve by themselves find a switch that grants, and does not do it for them.
+fn leaves_slots_to_hosts(fabric: &Fabric) -> Outcome {
+    let tors = || fabric.switches.iter().filter(|switch| switch.role() == Role::Tor);
+    match tors().all(|tor| tor.config.pl2.enabled && tor.config.pl2.agent == Agent::None) {
+        true => Ok(()),
+        false => Err(Failure::misuse(
+            "--pl2-agents is for hosts that reserve by themselves: write `agent = \"none\"` into [pl2] (--set \
+             pl2.agent=none), or take --pl2-agents out",
+        )),
+    }
+}
+
 fn up(args: Box<UpArgs>) -> Outcome {
     let fabric = fabric(&args)?;
     let (switches, hosts) = (fabric.switches.len(), fabric.hosts.len());
+    if args.options.pl2_agents {
+        leaves_slots_to_hosts(&fabric)?;
+    }
     // The same of many switches is said once.
     for caution in fabric.switches.iter().flat_map(|s| cautions(&s.config)).collect::<BTreeSet<_>>() {
         tell(format_args!("note: {caution}"));
@@ -232,6 +254,7 @@ fn up(args: Box<UpArgs>) -> Outcome {
     let report = lab::up(&UpOptions {
         fabric,
         name: args.name.clone(),
+        agents: args.options.pl2_agents,
         workers: args.workers.into(),
         poll: Some(args.poll.into()),
         congestion_control: args.congestion_control.clone(),

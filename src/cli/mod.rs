@@ -3,6 +3,8 @@
 
 /// `weft reload` and `weft port`
 mod change;
+/// `weft host`
+mod host;
 /// `weft lab`
 mod lab;
 /// `weft run` and `weft check`
@@ -50,6 +52,8 @@ enum Command {
     Gen(traffic::GenArgs),
     /// Receive and measure what `weft gen` sends: loss, order, copies, rate and delay
     Sink(traffic::SinkArgs),
+    /// Send a host's traffic in slots that a PL2 switch grants: a TAP device for its applications
+    Host(Box<host::HostArgs>),
     /// What weft is measured against
     #[command(subcommand, hide = true)]
     Bench(traffic::BenchCommand),
@@ -107,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Port(command) => change::port(command),
         Command::Gen(args) => traffic::generate_frames(args),
         Command::Sink(args) => traffic::measure(args),
+        Command::Host(args) => host::host(*args),
         Command::Bench(command) => traffic::bench(command),
         Command::LabServe(args) => lab::serve(args),
     };

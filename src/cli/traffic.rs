@@ -21,7 +21,7 @@ use super::run::Mode;
 use super::{Failure, Outcome, print, tell};
 
 /// Seconds, also fractions of one.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let value = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
     value
         .filter(|s| (0.0..=1e9).contains(s))

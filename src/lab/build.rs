@@ -63,7 +63,8 @@ pub(super) fn build(
             }
             netlink.set_up(&near.interface, true)?;
         }
-        if let Some(host) = hosts.get(node) {
+        // An agent has the addresses for its own device.
+        if let Some(host) = hosts.get(node).filter(|host| host.agent.is_none()) {
             for address in &host.addresses {
                 netlink.add_address(&host.interface, *address)?;
             }
@@ -71,7 +72,7 @@ pub(super) fn build(
     }
 
     // A route needs its link's carrier, so both ends up.
-    for host in &plan.hosts {
+    for host in plan.hosts.iter().filter(|host| host.agent.is_none()) {
         keep_going()?;
         let netlink = Netlink::open(&namespaces[host.name.as_str()])?;
         for gateway in &host.gateways {

@@ -118,9 +118,13 @@ fn send(pid: Pid, signal: Signal) -> io::Result<()> {
     }
 }
 
+/// Which namespace a file stands for.
+pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
 /// The processes whose network namespace is one of `namespaces`.
 fn processes_in(namespaces: &[String]) -> Vec<LeftOver> {
-    let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let by_identity: BTreeMap<_, _> =
         namespaces.iter().filter_map(|name| Some((identity(&Namespace::path(name))?, name))).collect();
     let mut found = Vec::new();

@@ -6,7 +6,7 @@
 //! | what | where |
 //! |---|---|
 //! | namespaces | `weft-<lab>.<node>`, as `ip netns` shows them |
-//! | state | `/run/weft/<lab>/`: `lock`, `fabric.json`, `<switch>.toml`, `<switch>.sock`, `weft.log`, `ready` |
+//! | state | `/run/weft/<lab>/`: `lock`, `fabric.json`, `<switch>.toml`, `<switch>.sock`, `weft.log`, `ready`, `<host>.agent.{json,log,pid}` |
 //!
 //! **Who owns a lab** is decided by one lock on `lock`, never by a process number alone. [`up`] takes
 //! it before the state directory is visible, and hands the open descriptor to the background process
@@ -27,6 +27,7 @@ use crate::config::ConfigError;
 
 pub mod net;
 
+mod agents;
 mod build;
 mod congestion;
 mod down;
@@ -43,7 +44,7 @@ pub use down::{DownReport, LeftOver, down};
 pub use exec::exec;
 pub use names::{DEFAULT_NAME, LabName};
 pub use serve::{ServeJob, serve};
-pub use status::{HostStatus, LabStatus, LinkState, LinkStatus, SwitchStatus, status};
+pub use status::{AgentStatus, HostStatus, LabStatus, LinkState, LinkStatus, SwitchStatus, status};
 pub use up::{UpOptions, UpReport, up};
 
 /// Why a lab command failed: what, the system's words, one remedy.
@@ -109,6 +110,16 @@ pub enum LabError {
         /// The last lines of the log.
         log: String,
     },
+    /// The agent of a host did not come to be ready.
+    #[error("the agent of host `{host}`: {reason}; its log ended with:\n{log}")]
+    Agent {
+        /// The host.
+        host: String,
+        /// How it failed.
+        reason: String,
+        /// The last lines of the log.
+        log: String,
+    },
     /// The switches ended with an error.
     #[error("{0}")]
     Switches(String),
@@ -157,6 +168,7 @@ impl LabError {
             LabError::Net(_)
             | LabError::File { .. }
             | LabError::NotReady { .. }
+            | LabError::Agent { .. }
             | LabError::Switches(_)
             | LabError::Interrupted(_)
             | LabError::Held { .. } => 1,

@@ -37,6 +37,15 @@ pub(super) struct HostPlan {
     pub interface: String,
     pub addresses: Vec<IpNet>,
     pub gateways: Vec<IpAddr>,
+    /// The process that has the interface and gives applications another one, if any.
+    #[serde(default)]
+    pub agent: Option<AgentPlan>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct AgentPlan {
+    /// Destinations outside of the rack: the gateway.
+    pub unscheduled: Vec<MacAddr>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,6 +81,7 @@ impl Plan {
             interface: host.interface.clone(),
             addresses: vec![host.ipv4.into(), host.ipv6.into()],
             gateways: vec![host.gateway_ipv4.into(), host.gateway_ipv6.into()],
+            agent: None,
         });
         let switches = fabric.switches.iter().map(|switch| SwitchPlan {
             name: switch.name().into(),
@@ -85,6 +95,19 @@ impl Plan {
             mtu: link.mtu,
         });
         Plan { workers, poll, hosts: hosts.collect(), switches: switches.collect(), links: links.collect() }
+    }
+
+    /// Puts an agent beside every host.
+    pub(super) fn add_agents(&mut self, fabric: &Fabric) {
+        for host in &mut self.hosts {
+            let tor = fabric.switches.iter().find(|switch| switch.name() == host.tor);
+            host.agent = Some(AgentPlan { unscheduled: tor.map(|tor| tor.config.mac).into_iter().collect() });
+        }
+    }
+
+    /// Hosts with an agent.
+    pub(super) fn agents(&self) -> usize {
+        self.hosts.iter().filter(|host| host.agent.is_some()).count()
     }
 
     pub(super) fn path(dir: &Path) -> PathBuf {

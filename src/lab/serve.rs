@@ -3,9 +3,12 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use nix::sys::signal::{Signal, raise};
 use nix::unistd::setsid;
 
+use super::agents::Agents;
 use super::lock::LockFile;
 use super::net::Namespace;
 use super::plan::Plan;
@@ -59,20 +62,37 @@ pub fn serve<E: std::error::Error>(
     }
     let job = ServeJob { switches, workers: plan.workers, poll: plan.poll };
     let ready = state_dir.join("ready");
+    // Started while this process may still do all, and ended when it leaves here.
+    let agents = Arc::new(Mutex::new((Agents::start(&name, state_dir, &plan)?, Ok(()))));
     let result = run(
         job,
         Box::new({
-            let ready = ready.clone();
+            let (ready, state_dir, agents) = (ready.clone(), state_dir.to_owned(), agents.clone());
             move || {
+                let mut agents = agents.lock().unwrap_or_else(PoisonError::into_inner);
+                let (agents, outcome) = &mut *agents;
+                *outcome = agents.wait_ready(&state_dir);
+                if outcome.is_err() {
+                    // As somebody else would end it.
+                    let _ = raise(Signal::SIGTERM);
+                    return;
+                }
+                if let Err(error) = agents.watch() {
+                    tracing::warn!(%error, "agents that end are not told of");
+                }
                 if let Err(error) = File::create(&ready) {
                     tracing::error!(path = %ready.display(), %error, "cannot say that the switches forward");
                 }
             }
         }),
     );
+    let mut agents = agents.lock().unwrap_or_else(PoisonError::into_inner);
+    let (agents, started) = std::mem::replace(&mut *agents, (Agents::default(), Ok(())));
+    drop(agents);
     match fs::remove_file(&ready) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => tracing::warn!(path = %ready.display(), error = %e),
         _ => {}
     }
-    result.map_err(|e| LabError::Switches(e.to_string()))
+    result.map_err(|e| LabError::Switches(e.to_string()))?;
+    started
 }

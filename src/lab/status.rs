@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::fs;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::unistd::Pid;
 use serde::Serialize;
 
+use super::agents::{self, TAP};
+use super::down::identity;
 use super::lock::{LockFile, is_exiting};
 use super::net::{Namespace, Netlink};
 use super::plan::{EndPlan, Plan};
@@ -43,6 +46,20 @@ pub struct HostStatus {
     pub ipv6: Option<IpAddr>,
     /// Its top-of-rack switch.
     pub tor: String,
+    /// Its agent, if it is to have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentStatus>,
+}
+
+/// The `weft host` of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AgentStatus {
+    /// Whether it runs: its TAP device is there.
+    pub running: bool,
+    /// Its process.
+    pub pid: Option<i32>,
+    /// What it says of itself, as `weft host --json` does, anew each second.
+    pub report: PathBuf,
 }
 
 /// A switch.
@@ -119,7 +136,8 @@ pub fn status(name: &LabName) -> Result<LabStatus, LabError> {
         .collect();
     let hosts = plan.hosts.iter().map(|host| {
         let address = |v4: bool| host.addresses.iter().map(|net| net.addr()).find(|addr| addr.is_ipv4() == v4);
-        HostStatus { name: host.name.clone(), ipv4: address(true), ipv6: address(false), tor: host.tor.clone() }
+        let agent = host.agent.as_ref().map(|_| agent(name, &dir, &host.name, &carriers));
+        HostStatus { name: host.name.clone(), ipv4: address(true), ipv6: address(false), tor: host.tor.clone(), agent }
     });
     let switches = plan.switches.iter().map(|switch| SwitchStatus {
         name: switch.name.clone(),
@@ -128,6 +146,17 @@ pub fn status(name: &LabName) -> Result<LabStatus, LabError> {
         socket: name.socket(&switch.name),
     });
     Ok(LabStatus { name: name.to_string(), running, pid, hosts: hosts.collect(), switches: switches.collect(), links })
+}
+
+fn agent(name: &LabName, dir: &Path, host: &str, carriers: &BTreeMap<&str, BTreeSet<String>>) -> AgentStatus {
+    let running = carriers.get(host).is_some_and(|up| up.contains(TAP));
+    // Believed only of a process in that very namespace: numbers are given out again.
+    let there = |pid: &i32| {
+        let own = identity(Path::new(&format!("/proc/{pid}/ns/net")));
+        own.is_some() && own == identity(&Namespace::path(&name.namespace(host)))
+    };
+    let pid = fs::read_to_string(agents::pid_path(dir, host)).ok().and_then(|text| text.parse().ok()).filter(there);
+    AgentStatus { running, pid, report: agents::report_path(dir, host) }
 }
 
 /// By node, the interfaces that have carrier. A namespace that is gone has none.
@@ -165,6 +194,15 @@ impl fmt::Display for LabStatus {
         let text = |address: Option<IpAddr>| address.map_or_else(|| "-".into(), |address| address.to_string());
         for host in &self.hosts {
             writeln!(f, "{:<12} {:<15} {:<24} {}", host.name, text(host.ipv4), text(host.ipv6), host.tor)?;
+        }
+        let agents = || self.hosts.iter().filter_map(|host| Some((&host.name, host.agent.as_ref()?)));
+        if agents().next().is_some() {
+            let gone: Vec<_> = agents().filter(|(_, agent)| !agent.running).map(|(name, _)| name.as_str()).collect();
+            write!(f, "\nagents: {} running", agents().count() - gone.len())?;
+            match gone.len() {
+                0 => writeln!(f)?,
+                n => writeln!(f, ", {n} not: {}", gone.join(", "))?,
+            }
         }
         let down: Vec<_> = self.links.iter().filter(|link| link.state == LinkState::Down).collect();
         write!(f, "\nlinks: {} up, {} down", self.links.len() - down.len(), down.len())?;

@@ -42,6 +42,8 @@ pub struct UpOptions {
     pub fabric: Fabric,
     /// The lab's name.
     pub name: LabName,
+    /// Whether hosts reserve slots by processes of their own (`weft host`), which the fabric's ToRs leave to them.
+    pub agents: bool,
     /// Worker threads, 0 = as the runtime chooses.
     pub workers: usize,
     /// How idle workers wait; `None` leaves it to the runtime.
@@ -76,7 +78,10 @@ pub struct UpReport {
 pub fn up(options: &UpOptions) -> Result<UpReport, LabError> {
     let start = Instant::now();
     let name = &options.name;
-    let plan = Plan::of(&options.fabric, options.workers, options.poll);
+    let mut plan = Plan::of(&options.fabric, options.workers, options.poll);
+    if options.agents {
+        plan.add_agents(&options.fabric);
+    }
     plan.check()?;
     allow_open_files(&plan)?;
 
@@ -99,7 +104,7 @@ pub fn up(options: &UpOptions) -> Result<UpReport, LabError> {
     let built_in = start.elapsed();
 
     let pid = lab.start(&options.server)?;
-    lab.wait_ready(READY_TIMEOUT + READY_PER_PORT * ports(&plan) as u32, keep_going)?;
+    lab.wait_ready(READY_TIMEOUT + READY_PER_PORT * (ports(&plan) + plan.agents()) as u32, keep_going)?;
     lab.keep();
     Ok(UpReport { pid, state_dir: name.state_dir(), congestion_control, built_in, ready_in: start.elapsed() })
 }
@@ -113,7 +118,9 @@ fn ports(plan: &Plan) -> usize {
 /// whether the switches' process, which gets the same limits, will have enough.
 fn allow_open_files(plan: &Plan) -> Result<(), LabError> {
     let (switches, hosts) = (plan.switches.len(), plan.hosts.len());
-    let files = (hosts + switches).max(runtime::open_files(switches, ports(plan), plan.workers.max(1)));
+    // Of an agent, its standard input.
+    let serving = runtime::open_files(switches, ports(plan), plan.workers.max(1)) + plan.agents();
+    let files = (hosts + switches).max(serving);
     let what = format!("a lab of {switches} switches and {hosts} hosts");
     runtime::allow_open_files(&what, files).map_err(LabError::OpenFiles)
 }
@@ -265,7 +272,7 @@ fn stop(server: &mut Child) {
     }
 }
 
-fn tail(path: &Path, lines: usize) -> String {
+pub(super) fn tail(path: &Path, lines: usize) -> String {
     let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let all: Vec<_> = text.lines().collect();
     if all.is_empty() { "(nothing)".into() } else { all[all.len().saturating_sub(lines)..].join("\n") }

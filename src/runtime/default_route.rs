@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The interface and the remedy, or why the routes can't be read.
-pub(super) fn check_default_route(device: &Device, force: bool) -> Result<(), String> {
+pub(crate) fn check_default_route(device: &Device, force: bool) -> Result<(), String> {
     if force {
         return Ok(());
     }

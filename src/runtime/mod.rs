@@ -43,12 +43,14 @@ use crate::port::xdp::XdpError;
 
 pub use clock::now;
 pub use control::query;
+pub(crate) use default_route::check_default_route;
 pub use limit::allow_open_files;
 
 use control::{ControlServer, PipeTarget, Target};
 use exchange::{Exchange, Wake};
 use keeper::{Keeper, Kept, Notice, ToWorker};
 use open::Opened;
+pub(crate) use privilege::{check as check_privileges, drop_all_but_needed as drop_privileges};
 pub(crate) use slot::RETRY;
 pub(crate) use wait::Waiter;
 use wait::Waker;

@@ -31,7 +31,7 @@ fn needed(namespaces: bool) -> impl Iterator<Item = (Capability, &'static str)> 
 ///
 /// # Errors
 /// The capabilities that are missing, and what for.
-pub(super) fn check(namespaces: bool) -> Result<(), RuntimeError> {
+pub(crate) fn check(namespaces: bool) -> Result<(), RuntimeError> {
     let effective = caps::read(None, CapSet::Effective).map_err(failed)?;
     let missing: Vec<_> = needed(namespaces).filter(|(cap, _)| !effective.contains(cap)).collect();
     if missing.is_empty() {
@@ -52,7 +52,7 @@ pub(super) fn check(namespaces: bool) -> Result<(), RuntimeError> {
 ///
 /// # Errors
 /// The kernel refuses, which it has no reason for.
-pub(super) fn drop_all_but_needed(namespaces: bool) -> Result<(), RuntimeError> {
+pub(crate) fn drop_all_but_needed(namespaces: bool) -> Result<(), RuntimeError> {
     let keep: CapsHashSet = needed(namespaces).map(|(cap, _)| cap).collect();
     // Taking a capability out of the bounding set takes CAP_SETPCAP, which goes with all others. Who
     // starts without has a bounding set that somebody else chose.

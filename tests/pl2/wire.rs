@@ -127,7 +127,7 @@ impl Net {
                     assert_eq!((grant.kind, ethernet::dst(&frame)), (Kind::Grt, mac(port)));
                     let lost = self.loses();
                     let station = self.stations.iter_mut().find(|s| s.port == port && !s.dead && !lost);
-                    station.into_iter().for_each(|s| s.host.control(now, ethernet::src(&frame), &grant));
+                    station.into_iter().for_each(|s| _ = s.host.control(now, ethernet::src(&frame), &grant));
                 }
                 Err(_) if port == 4 && headers.ethertype == 0x0800 => self.came.push(frame),
                 Err(_) => {}

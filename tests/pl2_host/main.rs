@@ -8,6 +8,7 @@ mod flush;
 mod random;
 mod receivers;
 mod timeline;
+mod withdrawn;
 
 use weft::scheme::pl2::host::{Action, ConnKey, Enqueued, Host, HostConfig};
 use weft::time::{Instant, MICROS};

@@ -22,6 +22,8 @@ enum Step {
     Pass { ns: u64, punctual: bool },
     /// The switch starts anew.
     Restart,
+    /// The frames of a flow are taken back.
+    Withdraw { flow: u8 },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (prop_oneof![0..50 * SLOT, 0..20 * MILLIS], any::<bool>())
             .prop_map(|(ns, punctual)| Step::Pass { ns, punctual }),
         1 => Just(Step::Restart),
+        1 => (0u8..5).prop_map(|flow| Step::Withdraw { flow }),
     ]
 }
 
@@ -73,6 +76,10 @@ struct Model {
     sent: u64,
     /// Grants that a later one, or a refusal, took the place of.
     replaced: u64,
+    /// Grants that were given back.
+    given_back: u64,
+    /// Frames that were taken back, and their bytes.
+    withdrawn: (u64, u64),
     /// Slots that have been used of the reservation that is being released, and bytes of wire of the open slot.
     open: Option<(u32, u16, usize)>,
 }
@@ -93,6 +100,8 @@ impl Model {
             next_frame: 0,
             sent: 0,
             replaced: 0,
+            given_back: 0,
+            withdrawn: (0, 0),
             open: None,
         }
     }
@@ -122,8 +131,8 @@ impl Model {
                 assert_eq!(control.t_tx, self.now);
                 self.asked.push_back(control);
             }
-            // Late: what is given back is not used any more.
-            Kind::Rel => _ = self.told.remove(&(control.conn, control.seq)),
+            // Late, or withdrawn: what is given back is not used any more.
+            Kind::Rel => self.given_back += u64::from(self.told.remove(&(control.conn, control.seq)).is_some()),
             other => panic!("{other:?} of a sender"),
         }
     }
@@ -213,6 +222,15 @@ impl Model {
                 self.now = end;
             }
             Step::Restart => self.epoch += 1,
+            Step::Withdraw { flow } => {
+                let key = key(flow % 3, flow.into());
+                let mut back = vec![];
+                self.host.withdraw(Instant(self.now), |other| *other == key, |frame| back.push(frame));
+                let (frames, lens): (Vec<_>, Vec<_>) = self.parked.remove(&key).unwrap_or_default().into_iter().unzip();
+                assert_eq!(back, frames);
+                let bytes: u64 = lens.into_iter().map(u64::from).sum();
+                self.withdrawn = (self.withdrawn.0 + back.len() as u64, self.withdrawn.1 + bytes);
+            }
         }
         self.poll();
     }
@@ -249,10 +267,13 @@ proptest! {
         }
         let counters = model.host.stats().counters;
         prop_assert_eq!((model.host.parked(), model.host.outstanding(), model.host.connections()), (0, 0, 0));
-        prop_assert_eq!((counters.taken, counters.taken_bytes), (counters.sent, counters.sent_bytes));
+        let (withdrawn, bytes) = model.withdrawn;
+        prop_assert_eq!(counters.withdrawn, withdrawn);
+        prop_assert_eq!((counters.taken, counters.taken_bytes), (counters.sent + withdrawn, counters.sent_bytes + bytes));
         prop_assert_eq!(counters.taken + counters.dropped(), model.next_frame);
         prop_assert_eq!(counters.sent, model.sent);
-        let not_used = counters.voided + counters.given_up + model.replaced;
+        let not_used = counters.voided + model.given_back + model.replaced;
+        prop_assert!(counters.given_up <= model.given_back);
         prop_assert_eq!(counters.bursts, counters.grants - not_used, "each grant once, or accounted for");
         prop_assert!(model.host.stats().parked_peak <= 90);
     }

@@ -5,6 +5,8 @@
 //! Needs root, `ping` and `ip`. Without privileges each test says SKIPPED and passes, unless CI=true,
 //! where a skipped test is a failure.
 
+/// `weft host`: PL2 for unmodified applications, by a process beside them.
+mod agent;
 mod bed;
 /// The conservation laws, recomputed from what a switch shows.
 mod books;

@@ -9,9 +9,11 @@ use std::io;
 
 use nix::errno::Errno;
 
+mod config;
 mod namespace;
 mod netlink;
 
+pub use config::InterfaceConfig;
 pub use namespace::{ExecError, Namespace};
 pub use netlink::{LinkStatus, Netlink, VethEnd};
 

@@ -40,9 +40,10 @@ pub struct LinkStatus {
 /// A netlink socket inside one namespace; every call blocks until the kernel has answered.
 #[derive(Debug)]
 pub struct Netlink {
-    namespace: String,
+    /// None: the process's own.
+    namespace: Option<String>,
     runtime: Runtime,
-    handle: Handle,
+    pub(super) handle: Handle,
 }
 
 impl Netlink {
@@ -52,17 +53,27 @@ impl Netlink {
     /// Without CAP_SYS_ADMIN (to enter the namespace), or out of file descriptors.
     pub fn open(namespace: &Namespace) -> Result<Netlink, NetError> {
         namespace
-            .run_in(|| {
-                let runtime = Builder::new_current_thread().enable_io().build()?;
-                let handle = {
-                    let _context = runtime.enter();
-                    let (connection, handle, _) = rtnetlink::new_connection()?;
-                    runtime.spawn(connection);
-                    handle
-                };
-                Ok(Netlink { namespace: namespace.name().into(), runtime, handle })
-            })?
+            .run_in(|| Netlink::connect(Some(namespace.name().into())))?
             .map_err(|cause| namespace.fail("cannot open a netlink socket in", cause))
+    }
+
+    /// Opens a socket in the namespace of this thread.
+    ///
+    /// # Errors
+    /// Out of file descriptors.
+    pub fn here() -> Result<Netlink, NetError> {
+        Netlink::connect(None).map_err(|cause| NetError::new("cannot open a netlink socket", cause))
+    }
+
+    fn connect(namespace: Option<String>) -> std::io::Result<Netlink> {
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        let handle = {
+            let _context = runtime.enter();
+            let (connection, handle, _) = rtnetlink::new_connection()?;
+            runtime.spawn(connection);
+            handle
+        };
+        Ok(Netlink { namespace, runtime, handle })
     }
 
     /// Creates a veth pair, `near` here and `far` in the namespace `far_in`, with one queue each way and
@@ -135,12 +146,12 @@ impl Netlink {
         Ok(links.iter().map(link_status).collect())
     }
 
-    fn link_by_name(&self, interface: &str) -> Result<LinkMessage, rtnetlink::Error> {
+    pub(super) fn link_by_name(&self, interface: &str) -> Result<LinkMessage, rtnetlink::Error> {
         let mut answers = Box::pin(self.handle.link().get().match_name(interface).execute());
         self.runtime.block_on(answers.try_next())?.ok_or(rtnetlink::Error::RequestFailed)
     }
 
-    fn run<T>(
+    pub(super) fn run<T>(
         &self,
         request: impl Future<Output = Result<T, rtnetlink::Error>>,
         step: impl FnOnce() -> String,
@@ -148,14 +159,17 @@ impl Netlink {
         self.runtime.block_on(request).map_err(|cause| self.fail(step(), cause))
     }
 
-    fn fail(&self, step: String, cause: rtnetlink::Error) -> NetError {
+    pub(super) fn fail(&self, step: String, cause: rtnetlink::Error) -> NetError {
         let cause = match cause {
             rtnetlink::Error::NetlinkError(message) => message.to_io(),
             // The connection task ended: the socket is gone.
             rtnetlink::Error::RequestFailed => Errno::EPIPE.into(),
             other => std::io::Error::other(other),
         };
-        NetError::new(format!("{step} in namespace `{}`", self.namespace), cause)
+        match &self.namespace {
+            Some(namespace) => NetError::new(format!("{step} in namespace `{namespace}`"), cause),
+            None => NetError::new(step, cause),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a host makes of the switch's messages.
 
+use super::Refused;
 use super::reservation::{Reservation, State};
 use super::sender::Host;
 use crate::time::Instant;
@@ -8,11 +9,11 @@ use crate::wire::pl2::{Control, Kind};
 
 impl<T> Host<T> {
     /// A message came in at `now`, from `from`: for an announcement (NTF), the sender that was granted. A grant's
-    /// wait starts now (rules 2, 5, 7 to 9).
-    pub fn control(&mut self, now: Instant, from: MacAddr, control: &Control) {
+    /// wait starts now (rules 2, 5, 7 to 9). Tells of a request that was refused for no fault of its number.
+    pub fn control(&mut self, now: Instant, from: MacAddr, control: &Control) -> Option<Refused> {
         match control.kind {
             Kind::Grt if control.epoch == 0 || control.slot_ns == 0 => self.stats.counters.unexpected += 1,
-            Kind::Grt => self.answered(now, control),
+            Kind::Grt => return self.answered(now, control),
             Kind::Ntf => {
                 self.stats.counters.announced += 1;
                 let fits = self.receiver.announced(now, from, control, self.rtt.patience());
@@ -20,13 +21,14 @@ impl<T> Host<T> {
             }
             Kind::Rsv | Kind::Rst | Kind::Rel => self.stats.counters.unexpected += 1,
         }
+        None
     }
 
-    fn answered(&mut self, now: Instant, grant: &Control) {
+    fn answered(&mut self, now: Instant, grant: &Control) -> Option<Refused> {
         let Control { conn: id, seq, epoch, k, t_sw, t_tx, .. } = *grant;
         if !self.is_of_this_start(now, grant) {
             self.stats.counters.stale += 1;
-            return;
+            return None;
         }
         let clocked = grant.flags.clock || grant.flags.window;
         let wait = u64::from(grant.t_in.max(grant.t_out)).saturating_mul(grant.slot_ns.into());
@@ -35,7 +37,7 @@ impl<T> Host<T> {
 
         let Some(connection) = self.connections.get_mut(id) else {
             self.stats.counters.stale += 1;
-            return;
+            return None;
         };
         let Some(at) = connection.reservations.iter().position(|r| r.seq == seq) else {
             self.stats.counters.stale += 1;
@@ -44,7 +46,7 @@ impl<T> Host<T> {
                 let dst = connection.key.dst;
                 self.give_back(dst, id, seq, k, epoch);
             }
-            return;
+            return None;
         };
         connection.heard = true;
         let Reservation { k: asked, state, .. } = connection.reservations[at];
@@ -55,7 +57,7 @@ impl<T> Host<T> {
         };
         if !is_new {
             self.stats.counters.stale += 1;
-            return;
+            return None;
         }
         // Not if the echo is of no time that has been.
         if t_tx <= now.0 {
@@ -63,6 +65,7 @@ impl<T> Host<T> {
             self.rtt.sample(ns);
             self.stats.rtt.saturating_record(ns);
         }
+        let mut refused = None;
         if granted {
             // Whatever is granted beyond is given back by the last frame.
             let k = k.min(asked);
@@ -79,10 +82,12 @@ impl<T> Host<T> {
             if !retried {
                 connection.back_off = self.rtt.again(now, connection.nacks);
                 connection.nacks = connection.nacks.saturating_add(1);
+                refused = Some(Refused { dst: connection.key.dst, times: connection.nacks });
             }
         }
         self.take_turn(id, now);
         self.rearm(id, now);
+        refused
     }
 
     /// Whether a grant is of the switch's current start, which may be one that is not known yet.

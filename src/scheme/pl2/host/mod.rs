@@ -33,6 +33,8 @@
 //!    is told from it by the request's time, which it echoes.
 //! 10. **Bounded**: frames of one connection and of all, connections, slots that are asked for and not used. Beyond,
 //!     the newest frame is not taken (6, 7).
+//! 11. **Withdrawn**: an agent that stops, or learns that a destination can't be reserved, takes the frames back, and
+//!     what is asked for or granted is given back ([`Host::withdraw`]; 3e).
 
 mod config;
 mod connections;
@@ -44,6 +46,7 @@ mod reservation;
 mod rtt;
 mod sender;
 mod stats;
+mod withdraw;
 
 pub use config::{HostConfig, HostConfigError, MAX_CONNECTIONS, MAX_DEPTH};
 pub use receiver::Receiver;
@@ -60,4 +63,13 @@ pub struct ConnKey {
     pub dst: MacAddr,
     /// A hash of the five-tuple, or 0 for frames that have none.
     pub flow: u64,
+}
+
+/// A connection's request that was refused, and not for its number being over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// Where its frames are to go: to no single port of the switch, or there is no room for more reservations.
+    pub dst: MacAddr,
+    /// Refusals of the connection in a row, this one included; at most 255.
+    pub times: u8,
 }

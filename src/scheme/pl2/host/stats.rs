@@ -1,4 +1,5 @@
 use hdrhistogram::Histogram;
+use serde::Serialize;
 
 use crate::time::SECONDS;
 
@@ -6,7 +7,7 @@ use crate::time::SECONDS;
 const MAX_TIME: u64 = 10 * SECONDS;
 
 /// What a host has done, in numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct HostCounters {
     /// Frames that were queued, and their bytes.
     pub taken: u64,
@@ -54,6 +55,8 @@ pub struct HostCounters {
     pub sent: u64,
     /// Bytes of those.
     pub sent_bytes: u64,
+    /// Frames that were taken back while they waited.
+    pub withdrawn: u64,
     /// Bursts of others that were announced (NTF).
     pub announced: u64,
     /// Announcements that there was no room for.

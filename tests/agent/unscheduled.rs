@@ -1,0 +1,92 @@
+use weft::scheme::pl2::host::HostConfig;
+use weft::time::{MILLIS, SECONDS};
+use weft::wire::MacAddr;
+use weft::wire::pl2::{Control, Flags, Kind};
+
+use super::{OWN, Rig, SLOT, grant, mac, messages, only, packet, refusal};
+
+#[test]
+fn neighbours_are_asked_for_at_once_and_without_a_slot() {
+    let mut rig = Rig::new(HostConfig::default(), 64);
+    let arp = [&MacAddr::BROADCAST.0[..], &OWN.0[..], &[0x08, 0x06], &[0; 46]].concat();
+    let answer = [&mac(2).0[..], &OWN.0[..], &[0x08, 0x06], &[0; 46]].concat();
+    rig.send(&arp);
+    rig.send(&answer);
+    assert_eq!(rig.pass(0), [arp, answer]);
+    assert_eq!((rig.agent.counters().unscheduled, rig.agent.counters().bypass_sent, rig.next()), (2, 2, None));
+    rig.close();
+}
+
+/// Design, 7: the uplink of the rack is no host port. The frames that waited leave in their order, those that follow
+/// don't wait, and after five seconds the switch is asked again.
+#[test]
+fn frames_for_a_destination_that_the_switch_refuses_go_unscheduled_for_a_while() {
+    let mut rig = Rig::new(HostConfig::default(), 64);
+    let frames: Vec<_> = (0..8).map(|number| packet(99, 0, number, 200)).collect();
+    frames[..6].iter().for_each(|frame| rig.send(frame));
+    rig.send(&packet(2, 0, 50, 200));
+    let asked = messages(&rig.pass(0));
+    let [(gateway, rsv), (other, _)] = asked[..] else { panic!("{asked:?}") };
+    assert_eq!((gateway, other), (mac(99), mac(2)));
+    rig.answer(mac(99), &refusal(&rsv, 1));
+    rig.send(&frames[6]);
+    assert_eq!(rig.pass(1_000), frames[..7], "none of them with a shim, and nothing else");
+    assert_eq!((rig.agent.host().parked(), rig.agent.counters().learned), (1, 1), "the other destination's waits on");
+
+    // Learned at 1,000.
+    rig.send(&frames[7]);
+    let left: Vec<_> = rig
+        .pass(1_000 + 5 * SECONDS - 1)
+        .into_iter()
+        .filter(|f| messages(std::slice::from_ref(f)).is_empty())
+        .collect();
+    assert_eq!(left, frames[7..]);
+    rig.send(&packet(99, 0, 60, 200));
+    let asked = messages(&rig.pass(1_000 + 5 * SECONDS));
+    assert!(asked.iter().any(|(dst, c)| (*dst, c.kind) == (mac(99), Kind::Rsv)), "{asked:?}");
+    rig.close();
+}
+
+/// Design, 1.4: a window may be full, and is free again after 1,024 slots.
+#[test]
+fn a_full_window_is_no_reason_to_do_without_slots() {
+    let mut rig = Rig::new(HostConfig::default(), 64);
+    rig.send(&packet(2, 0, 1, 200));
+    let mut rsv = only(&rig.pass(0));
+    let full = |rsv: &Control, at| {
+        let flags = Flags { nack: true, window: true, ..Flags::default() };
+        Control { flags, ..refusal(rsv, at) }
+    };
+    let mut at = 0;
+    // Pauses of 1, 2, 4, 8 and 16 ms.
+    for pause in [1, 2, 4, 8, 16] {
+        rig.answer(mac(2), &full(&rsv, at));
+        assert!(rig.pass(at).is_empty(), "it waits");
+        at += pause * MILLIS;
+        assert_eq!(rig.next(), Some(at));
+        rsv = only(&rig.pass(at));
+    }
+    assert!(at > 1024 * SLOT);
+    rig.answer(mac(2), &full(&rsv, at));
+    assert_eq!(rig.pass(at).len(), 1, "six refusals in a row are no full window");
+    assert_eq!((rig.agent.counters().learned, rig.agent.host().parked()), (1, 0));
+    rig.close();
+}
+
+/// Design, 2.7: small frames may go unscheduled, if it is asked for, and go before data.
+#[test]
+fn small_frames_bypass_if_told_so() {
+    let mut rig = Rig::new(HostConfig { bypass_bytes: 128, ..HostConfig::default() }, 64);
+    let small = packet(2, 0, 1, 100);
+    rig.send(&small);
+    rig.send(&packet(2, 1, 2, 1000));
+    let left = rig.pass(0);
+    assert_eq!(messages(&left).len(), 1);
+    assert_eq!(left[1..], [small]);
+    let rsv = messages(&left)[0].1;
+    rig.answer(mac(2), &grant(&rsv, (0, 0), 1));
+    assert_eq!(rig.pass(1).len(), 1);
+    let host = rig.agent.host().stats().counters;
+    assert_eq!((host.bypassed, host.taken, rig.agent.counters().bypass_sent), (1, 1, 1));
+    rig.close();
+}
