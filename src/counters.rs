@@ -80,6 +80,9 @@ drop_reasons! {
     NoRoute = "no_route",
     /// The route's group has no live port, or the scheme knows that none leads on.
     EmptyGroup = "empty_group",
+    /// A message between switches that had no way on, as a packet would have been dropped for `no_route` or
+    /// `empty_group`: no host has lost anything.
+    LostMessage = "lost_message",
     /// Longer than the egress MTU and not to be fragmented.
     TooBig = "too_big",
     /// The destination host did not answer ARP or neighbour discovery.

@@ -358,6 +358,9 @@ impl<S: SchemeIngress> FabricIngress<S> {
                     Verdict::Forward(to, _) if self.messages[to.index()].allow(cx.now) => {
                         Verdict::Forward(to, Queue::Control)
                     }
+                    Verdict::Drop(DropReason::NoRoute | DropReason::EmptyGroup) => {
+                        Verdict::Drop(DropReason::LostMessage)
+                    }
                     verdict => verdict,
                 }
             }

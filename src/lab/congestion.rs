@@ -1,11 +1,14 @@
 //! TCP's congestion control in the hosts of a lab.
 
 use std::fmt;
+use std::fs::File;
 use std::str::FromStr;
 
-use libbpf_rs::{ErrorKind, Link, MapCore, ObjectBuilder};
+use libbpf_rs::{Link, MapCore, ObjectBuilder};
+use nix::fcntl::{Flock, FlockArg};
 
 use super::LabError;
+use super::names::STATE_ROOT;
 use super::net::{Namespace, NetError};
 
 /// An ELF object as libelf wants it: aligned.
@@ -77,10 +80,14 @@ pub(super) fn set(
     control: &CongestionControl,
     hosts: impl Iterator<Item = Result<Namespace, NetError>>,
 ) -> Result<CongestionReport, LabError> {
+    // Of two labs that are built at once the second would find the name taken, and then gone.
+    let alone =
+        File::open(STATE_ROOT).and_then(|dir| Ok(Flock::lock(dir, FlockArg::LockExclusive).map_err(|(_, e)| e)?));
+    let _alone = alone.map_err(LabError::file("cannot lock", STATE_ROOT))?;
     let (name, instead, registered) = match control {
         CongestionControl::Kernel(name) => (name.as_str(), None, None),
         CongestionControl::Off => match register() {
-            Ok(link) => (OFF, None, link),
+            Ok(link) => (OFF, None, Some(link)),
             Err(cause) => (INSTEAD, Some(cause.to_string()), None),
         },
     };
@@ -99,16 +106,11 @@ fn unknown(name: &str, error: NetError) -> LabError {
     }
 }
 
-/// Makes the kernel know [`OFF`] as long as the link lives; `None` if it does already, of another lab that is being
-/// built.
-fn register() -> libbpf_rs::Result<Option<Link>> {
+/// Makes the kernel know [`OFF`] as long as the link lives.
+fn register() -> libbpf_rs::Result<Link> {
     let mut object = ObjectBuilder::default().open_memory(&OBJECT.0)?.load()?;
     let mut map = object.maps_mut().find(|map| map.name() == "uncontrolled").expect("bpf/uncontrolled.bpf.c has it");
-    match map.attach_struct_ops() {
-        Ok(link) => Ok(Some(link)),
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(None),
-        Err(e) => Err(e),
-    }
+    map.attach_struct_ops()
 }
 
 #[cfg(test)]

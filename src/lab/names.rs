@@ -12,7 +12,8 @@ use super::net::Namespace;
 /// The lab that is meant when no name is given.
 pub const DEFAULT_NAME: &str = "lab";
 
-const STATE_ROOT: &str = "/run/weft";
+/// Where all labs have their files.
+pub(super) const STATE_ROOT: &str = "/run/weft";
 
 /// A lab's name: 1 to 16 of `a-z`, `0-9` and `-`, so that it is a file name and part of a
 /// namespace's name.

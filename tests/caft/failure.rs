@@ -200,7 +200,10 @@ fn without_any_core_that_leads_to_the_pod_packets_are_dropped_and_counted_and_no
             let response = with_tag(&flow.message(SYN), "88b5 86 00 00 00");
             assert_eq!(agg.send(RACK, &response), []);
             assert_eq!(agg.counters().no_path, 3);
-            assert_eq!((agg.drops(), agg.entries()), (vec![(DropReason::EmptyGroup, 3)], 0));
+            assert_eq!(
+                (agg.drops(), agg.entries()),
+                (vec![(DropReason::EmptyGroup, 2), (DropReason::LostMessage, 1)], 0)
+            );
             // UDP by the same rule.
             assert_eq!(agg.send(RACK, &packets::udp(back.ends(), 64, (1, 2), &[0; 40])), []);
             assert_eq!(agg.counters().no_path, 4);

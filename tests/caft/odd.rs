@@ -285,12 +285,12 @@ fn no_host_is_told_what_becomes_of_a_message() {
         ] {
             let mut node = Node::new(name);
             down.iter().for_each(|port| node.set_up(*port, false));
-            assert_eq!(node.refuse(port, &with_tag(&message(64), tag)), DropReason::EmptyGroup, "{tag} at {name}");
+            assert_eq!(node.refuse(port, &with_tag(&message(64), tag)), DropReason::LostMessage, "{tag} at {name}");
         }
         // To a rack that the pod does not have.
         let mut agg = Node::new("agg0-1");
         let nowhere = Flow { from: (1, 1, 2), to: (0, 9, 2), ..flow }.segment(ACK, &[], 10, 9);
-        assert_eq!(agg.refuse(UP[0], &with_tag(&nowhere, "88b5 88 00 00 00 00")), DropReason::EmptyGroup);
+        assert_eq!(agg.refuse(UP[0], &with_tag(&nowhere, "88b5 88 00 00 00 00")), DropReason::LostMessage);
     }
 }
 

@@ -1,12 +1,14 @@
 //! Flows that pause for longer than their ways are kept, as a remote procedure call now and then, over fabrics with a
 //! failure that lasts: what is lost while it is found out, and that nothing is from then on.
 
+use std::collections::BTreeSet;
+
 use weft::topo::{Fabric, FabricOptions};
 
 use crate::net::{Hop, Net};
 use crate::packets;
-use crate::rig::{Node, options};
-use crate::segment::{Flow, Place};
+use crate::rig::{DOWN, Node, UP, options};
+use crate::segment::{Flow, Place, SYN, with_tag};
 
 /// Linux's least retransmission timeout and a round trip, ms.
 const RTO: u64 = 206;
@@ -102,7 +104,8 @@ fn between(from: Place, to: Place) -> [Flow; 2] {
     [false, true].map(|v6| Flow { from, to, ports: (0, 80), v6 })
 }
 
-/// What is lost until a failure is known: one segment, and one more where both directions find out by themselves.
+/// What is lost until a failure is known: in each direction one segment, and one more while nothing has come by the
+/// sound uplink since.
 const UNTIL_KNOWN: u64 = 4;
 
 fn judge(k: usize, failure: &Failure, flow: Flow) {
@@ -162,4 +165,112 @@ fn with_four_planes_nothing_is_lost_once_a_failure_is_known() {
     for failure in [link("tor1-1", "agg1-1"), link("agg0-2", "core8"), cores("agg0-3"), cores("agg1-0")] {
         between((0, 1, 2), (1, 1, 2)).into_iter().for_each(|flow| judge(8, &failure, flow));
     }
+}
+
+/// A flow from another host, made up or not, behind the same far ToR.
+fn from(octet: u8) -> Flow {
+    Flow { from: (0, 1, octet), to: (1, 1, 2), ports: (40_000, 80), v6: false }
+}
+
+/// Ways of UDP packets of the flow's ends.
+fn udp_ways(talk: &mut Talk, flow: Flow) -> BTreeSet<String> {
+    let way = |port: u16| {
+        let packet = packets::udp(flow.ends(), 64, (port, 2), &[0; 40]);
+        talk.net.send(&name(flow.from), &packet)[0].to.clone()
+    };
+    (1..=40).map(way).collect()
+}
+
+#[test]
+fn many_remote_hosts_lose_no_more_than_one_segment_each() {
+    // So many that some fall on one row at the far ToR.
+    let hosts: Vec<u8> = (2..=250).collect();
+    let mut talk = Talk::over(4, &Failure::Cores("agg0-1".into()));
+    let mut round = || {
+        let lost = |octet: &u8| {
+            let flow = from(*octet);
+            // All by one host's port: the ToR goes by addresses.
+            let hops = talk.net.send("h0-1-2", &flow.data(100));
+            u64::from(!hops.iter().any(|hop| hop.to == "h1-1-2"))
+        };
+        let lost: u64 = hosts.iter().map(lost).sum();
+        talk.wait(PAUSE);
+        lost
+    };
+    let lost: Vec<u64> = (0..12).map(|_| round()).collect();
+    // One host here, to one there.
+    assert!(lost.iter().sum::<u64>() <= 2 * hosts.len() as u64 && lost[4..].iter().sum::<u64>() == 0, "{lost:?}");
+}
+
+#[test]
+fn a_scan_by_another_host_does_not_make_the_rack_forget() {
+    let mut talk = Talk::over(4, &Failure::Cores("agg0-0".into()));
+    let flow = from(2);
+    (1..=20).for_each(|port| _ = talk.deliver(flow.port(port)));
+    for pod in 1..=100 {
+        for octet in 2..=250 {
+            let scan = Flow { from: (0, 1, 3), to: (pod, 77, octet), ..flow };
+            talk.net.send("h0-1-3", &scan.syn());
+        }
+    }
+    let lost: u64 = (101..=140).map(|port| talk.deliver(flow.port(port))).sum();
+    assert_eq!(lost, 0);
+}
+
+#[test]
+fn a_request_whose_tag_was_taken_off_on_its_way_speaks_against_no_uplink() {
+    let options = FabricOptions { fabric_mtu: 1500, ..options() };
+    let fabric = Fabric::fat_tree(4, &options).expect("a fabric");
+    let names: Vec<&str> = fabric.switches.iter().map(|s| s.name()).collect();
+    let mut talk = Talk { net: Net::of(&fabric, &names), fabric: fabric.clone(), now: 0 };
+    let flow = from(2);
+    let whole = udp_ways(&mut talk, flow);
+    assert_eq!(whole.len(), 2);
+    for _ in 0..4 {
+        talk.net.send("h0-1-2", &flow.data(1460));
+        talk.wait(PAUSE);
+        assert_eq!(udp_ways(&mut talk, flow), whole);
+    }
+    assert_eq!(talk.net.node("tor0-1").counters().requests_in_vain, 0);
+}
+
+#[test]
+fn an_own_link_that_was_down_for_a_moment_is_not_doubted() {
+    let mut tor = Node::new("tor0-1");
+    let flow = from(2);
+    assert_eq!(tor.send(DOWN[0], &flow.syn())[0].0, UP[0]);
+    tor.now = tor.now + 1000;
+    tor.set_up(UP[0], false);
+    assert_eq!(tor.send(DOWN[0], &flow.data(9))[0].0, UP[1]);
+    tor.set_up(UP[0], true);
+    tor.wait(1000);
+    assert_eq!(tor.send(DOWN[0], &flow.port(9).syn())[0].0, UP[0]);
+    assert_eq!(tor.scheme().reach().doubts(tor.now).count(), 0);
+}
+
+#[test]
+fn what_is_doubted_is_tried_by_one_request_a_minute_whose_answer_ends_the_doubt() {
+    let mut tor = Node::new("tor0-1");
+    let flow = from(2);
+    let opens = |tor: &mut Node, port: u16| tor.send(DOWN[0], &flow.port(port).syn())[0].0;
+    assert_eq!(opens(&mut tor, 1), UP[0]);
+    tor.wait(1000);
+    assert_eq!(opens(&mut tor, 1), UP[1]);
+    for minute in [1, 2] {
+        let tried: Vec<u16> = (0..60)
+            .filter(|second| {
+                tor.wait(1000);
+                opens(&mut tor, 1000 * minute + second) == UP[0]
+            })
+            .collect();
+        assert_eq!(tried, [59], "minute {minute}");
+    }
+    let udp = |tor: &mut Node| -> BTreeSet<u8> {
+        let by = |port: u16| tor.send(DOWN[0], &packets::udp(flow.ends(), 64, (port, 2), &[0; 40]))[0].0;
+        (1..=40).map(by).collect()
+    };
+    assert_eq!(udp(&mut tor), [UP[1]].into());
+    // The last one is answered by the other uplink.
+    tor.send(UP[1], &with_tag(&flow.port(2059).message(SYN), "88b5 88 00 00 00 00"));
+    assert_eq!((udp(&mut tor), opens(&mut tor, 9)), (UP.into(), UP[0]));
 }

@@ -74,13 +74,37 @@ fn a_decision_names_both_ways_where_the_flow_goes_and_its_entry() {
 }
 
 #[test]
+fn a_tor_shows_what_it_doubts() {
+    for flow in both(HERE, POD_1) {
+        let mut tor = Node::new("tor0-1");
+        tor.send(DOWN[0], &flow.syn());
+        tor.wait(1000);
+        tor.send(DOWN[0], &flow.syn());
+        tor.wait(2);
+        let tables = shown(&tor, Topic::Failures);
+        let port = Cell::Ports(weft::id::PortMask::only(weft::id::PortId(UP[0])));
+        let row = vec![Cell::Text(flow.ends().dst.to_string()), Cell::List(vec![Cell::Int(0)]), port, Cell::Int(2000)];
+        assert_eq!((tables[0].name, &tables[0].rows), ("doubted", &vec![row]));
+        let counts = shown(&tor, Topic::Paths);
+        let counts = counts.iter().find(|table| table.name == "allocation").expect("counters");
+        assert_eq!(counts.get("requests_in_vain"), Some(&Cell::Int(1)));
+    }
+}
+
+#[test]
 fn each_tier_shows_what_it_keeps() {
     let names = |switch: &str, topic| {
         shown(&Node::new(switch), topic).iter().map(|table| (table.name, table.record)).collect::<Vec<_>>()
     };
     let (pat, counts) = ([("pat", false), ("slots", true)], ("allocation", true));
     for (switch, dre, pat, failures, paths) in [
-        ("tor0-1", &[("dre", false)][..], &pat[..], &[("uplinks", false)][..], &[("decisions", false), counts][..]),
+        (
+            "tor0-1",
+            &[("dre", false)][..],
+            &pat[..],
+            &[("doubted", false), ("uplinks", false)][..],
+            &[("decisions", false), counts][..],
+        ),
         ("agg0-1", &[("dre", false)], &pat, &[("failures", false), ("uplinks", false)], &[counts]),
         ("core2", &[], &[], &[], &[counts]),
     ] {

@@ -6,13 +6,11 @@
 //! and m, down m and j, each measured at its lower end ([`Uplinks`]).
 
 mod pods;
-mod reach;
 mod recent;
 mod show;
 mod uplinks;
 
 pub use pods::{Pod, Pods};
-pub use reach::Reach;
 pub use recent::{FlowEnds, Recent, ends, ends_of_message};
 pub use show::{ends_cells, flow_cell, metrics_cell, pat_table, slots_record};
 pub use uplinks::{Direction, DreConfig, Uplinks};
@@ -291,21 +289,22 @@ impl Clos {
         }
     }
 
-    /// Hash of the host that a packet goes to.
-    pub fn destination_host(&self, frame: &Frame, meta: &Meta) -> u64 {
+    /// The host that a packet goes to.
+    pub fn destination_host(&self, frame: &Frame, meta: &Meta) -> RemoteHost {
         self.host(destination(frame, meta))
     }
 
-    /// Hash of the host that a packet comes from.
-    pub fn source_host(&self, frame: &Frame, meta: &Meta) -> u64 {
+    /// The host that a packet comes from.
+    pub fn source_host(&self, frame: &Frame, meta: &Meta) -> RemoteHost {
         self.host(source(frame, meta))
     }
 
-    fn host(&self, address: IpAddr) -> u64 {
-        match address {
+    fn host(&self, address: IpAddr) -> RemoteHost {
+        let hash = match address {
             IpAddr::V4(address) => self.hash.word(address.to_bits().into()),
             IpAddr::V6(address) => self.hash.words((address.to_bits() >> 64) as u64, address.to_bits() as u64),
-        }
+        };
+        RemoteHost { address, hash }
     }
 
     /// The hash of a packet's flow.
@@ -327,6 +326,15 @@ fn source(frame: &Frame, meta: &Meta) -> IpAddr {
         L3::Ipv4 => ipv4::src(frame, l3).into(),
         _ => ipv6::src(frame, l3).into(),
     }
+}
+
+/// A host of another rack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemoteHost {
+    /// Its address, of one family: that of the other one is another host.
+    pub address: IpAddr,
+    /// The address's hash.
+    pub hash: u64,
 }
 
 /// A frame has left: what egress tells ingress.

@@ -54,6 +54,11 @@ impl<T: Copy + Default> Registers<T> {
         self.cells.fill(T::default());
     }
 
+    /// Changes every cell.
+    pub fn for_each(&mut self, change: impl FnMut(&mut T)) {
+        self.cells.iter_mut().for_each(change);
+    }
+
     /// All cells.
     pub fn cells(&self) -> &[T] {
         &self.cells

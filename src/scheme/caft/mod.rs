@@ -33,7 +33,7 @@
 //!   nowhere: all are tried in turn. An aggregation switch that hears of a failure turns the flows away that it has
 //!   there. That a packet was dropped is not told to its sender, whose connection would fail at once instead.
 //! - **ToRs remember which uplinks led to a remote host in vain** ([`Reach`]), and leave them out for that host until
-//!   something of it has come by them. Since the second way may be the one that leads nowhere, a ToR that has heard
+//!   something of it has come by them, or a minute has passed. Since the second way may be the one that leads nowhere, a ToR that has heard
 //!   nothing by it for a while answers by the first way too, as it does where there is no second (T8).
 //! - **Not TCP, and fragments**, are spread by hash, at aggregation switches over uplinks that lead on.
 //! - **A request that a link can't carry** goes on without its tag, and is counted; a message never does, it would be
@@ -48,6 +48,8 @@ mod agg;
 mod decisions;
 /// What is known of other pods' failed links.
 pub mod failures;
+/// Which uplinks lead to a remote host.
+mod reach;
 /// What is shown.
 mod show;
 /// Rows T1 to T12.
@@ -56,11 +58,11 @@ mod tor;
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::counters::DropReason;
-use crate::fabric::clos::{Clos, ClosConfig, ClosEgress, Reach, Sent};
+use crate::fabric::clos::{Clos, ClosConfig, ClosEgress, Sent};
 use crate::fabric::view::{SchemeTable, Topic};
 use crate::fabric::{FabricConfig, Handled, Scheme, SchemeIngress, SchemePort};
 use crate::frame::Frame;
-use crate::id::{PortId, PortMask, Role};
+use crate::id::{MAX_PORTS, PortId, PortMask, Role};
 use crate::pisa::pat::PathTable;
 use crate::pisa::table::Group;
 use crate::pisa::{Context, Meta, Queue, Verdict};
@@ -69,6 +71,7 @@ use crate::wire::caft::{Tag, Trip};
 
 pub use decisions::{Candidate, Decision, Decisions};
 pub use failures::FailureTable;
+pub use reach::Reach;
 
 /// The scheme.
 #[derive(Debug)]
@@ -107,6 +110,8 @@ impl CaftConfig {
 pub struct CaftCounters {
     /// Requests opened here (T3, T4).
     pub requests: u64,
+    /// Requests opened because the one before had no answer.
+    pub requests_in_vain: u64,
     /// Packets of TCP flows spread by hash, for another flow holds their slot.
     pub untracked: u64,
     /// Packets spread by hash, for they are not from the segment (no request is opened in another's name).
@@ -128,6 +133,8 @@ pub struct CaftCounters {
     pub choices_taken: u64,
     /// M2 sent (T7).
     pub responses_sent: u64,
+    /// Of those, ones by the first way, beside the one by the second, of which nothing had been heard.
+    pub responses_by_first: u64,
     /// M2 passed on upwards (A6).
     pub responses_up: u64,
     /// M2 whose second way was completed here (A7).
@@ -145,6 +152,9 @@ pub struct CaftCounters {
     /// Ways found that had no slot in the path allocation table: another flow holds it.
     pub unkept: u64,
 }
+
+/// Hosts that a ToR remembers the ways to ([`Reach`]), in 512 KiB.
+const REMOTE_HOSTS: usize = 8192;
 
 /// What [`SchemeIngress::message`] tells [`SchemeIngress::choose`] about a packet with a tag, in [`Meta::scheme`].
 const REQUEST_UP: u64 = 1;
@@ -170,7 +180,7 @@ impl CaftIngress {
             // A core has one way to each pod.
             pat: PathTable::new(if config.clos.role == Role::Core { 1 } else { config.slots }, config.timeout),
             failures: FailureTable::new(config.failure_timeout),
-            reach: Reach::new(config.timeout),
+            reach: Reach::new(if config.clos.role == Role::Tor { REMOTE_HOSTS } else { 1 }, config.timeout),
             decisions: Decisions::new(),
             counters: CaftCounters::default(),
         }
@@ -196,6 +206,11 @@ impl CaftIngress {
         &self.failures
     }
 
+    /// What a ToR knows of its uplinks.
+    pub fn reach(&self) -> &Reach {
+        &self.reach
+    }
+
     /// The last decisions, on a ToR.
     pub fn decisions(&self) -> &Decisions {
         &self.decisions
@@ -205,6 +220,17 @@ impl CaftIngress {
     fn untag(&mut self, frame: &mut Frame, meta: &mut Meta) {
         Clos::strip(frame, meta);
         self.counters.untagged += 1;
+    }
+
+    /// Changes ports; what was known by an uplink that is not there any more was of another link.
+    fn change_uplinks(&mut self, change: impl FnOnce(&mut Clos)) {
+        let before: [_; MAX_PORTS] = std::array::from_fn(|number| self.clos.uplinks().port(number));
+        change(&mut self.clos);
+        for (number, port) in before.into_iter().enumerate() {
+            if port.is_some() && self.clos.uplinks().port(number) != port {
+                self.reach.forget(number);
+            }
+        }
     }
 
     /// No port of `group` is live.
@@ -295,14 +321,14 @@ impl SchemeIngress for CaftIngress {
     }
 
     fn set_port(&mut self, _: Instant, port: PortId, description: Option<SchemePort>) {
-        self.clos.set_port(port, description);
+        self.change_uplinks(|clos| clos.set_port(port, description));
         if description.is_none() {
             self.failures.forget_port(port);
         }
     }
 
     fn set_live(&mut self, live: PortMask) {
-        self.clos.set_live(live);
+        self.change_uplinks(|clos| clos.set_live(live));
     }
 
     fn set_segment(&mut self, ipv4: Option<Ipv4Net>, ipv6: Option<Ipv6Net>) {

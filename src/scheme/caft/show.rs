@@ -18,8 +18,8 @@ impl CaftIngress {
                 let known = self.decisions.iter().map(|d| (d.flow, d.ends));
                 vec![pat_table(&self.pat, now, known), slots_record(&self.pat, now, untracked, unkept)]
             }
-            // A ToR knows of its own links only.
-            (Topic::Failures, Role::Tor) => vec![self.clos.uplinks().show_state()],
+            // A ToR is told of its own links only, and finds out of others.
+            (Topic::Failures, Role::Tor) => vec![self.show_doubts(now), self.clos.uplinks().show_state()],
             (Topic::Failures, Role::Agg) => vec![self.show_failures(now), self.clos.uplinks().show_state()],
             (Topic::Meters | Topic::Groups | Topic::Flows | Topic::Slots, _) => Vec::new(),
         }
@@ -35,6 +35,18 @@ impl CaftIngress {
             ]
         });
         SchemeTable::table("failures", &["pod", "failed", "age_us"], rows.collect())
+    }
+
+    fn show_doubts(&self, now: Instant) -> SchemeTable {
+        let uplinks = self.clos.uplinks();
+        let rows = self.reach.doubts(now).map(|doubt| {
+            let numbers = (0..uplinks.count()).filter(|number| doubt.uplinks & 1 << number != 0);
+            let ports = numbers.clone().filter_map(|number| uplinks.port(number)).collect();
+            let numbers = numbers.map(|number| Cell::Int(number as u64)).collect();
+            let age = now.since(doubt.since) / MICROS;
+            vec![Cell::Text(doubt.host.to_string()), Cell::List(numbers), Cell::Ports(ports), age.into()]
+        });
+        SchemeTable::table("doubted", &["host", "uplinks", "ports", "age_us"], rows.collect())
     }
 
     fn show_decisions(&self, now: Instant) -> SchemeTable {
@@ -67,6 +79,7 @@ impl CaftIngress {
     fn show_counters(&self) -> SchemeTable {
         let CaftCounters {
             requests,
+            requests_in_vain,
             untracked,
             foreign,
             untagged,
@@ -77,6 +90,7 @@ impl CaftIngress {
             choices_sent,
             choices_taken,
             responses_sent,
+            responses_by_first,
             responses_up,
             responses_down,
             stayed,
@@ -91,6 +105,7 @@ impl CaftIngress {
         let at_tor = self.clos.role() == Role::Tor;
         let counts = [
             ("requests_opened", requests),
+            ("requests_in_vain", requests_in_vain),
             ("requests_passed_up", requests_up),
             ("requests_come_down", requests_down),
             ("requests_without_room_for_a_tag", untagged),
@@ -100,6 +115,7 @@ impl CaftIngress {
             ("choices_sent", choices_sent),
             ("choices_taken", choices_taken),
             ("responses_sent", responses_sent),
+            ("responses_by_the_first_way_too", responses_by_first),
             ("responses_passed_up", responses_up),
             ("responses_completed", responses_down),
             ("flows_stayed", stayed),

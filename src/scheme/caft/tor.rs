@@ -7,7 +7,7 @@ use crate::pisa::pat::{Lookup, Origin, Path, Way};
 use crate::pisa::table::Group;
 use crate::pisa::{Context, Meta, Queue, Verdict};
 use crate::time::Instant;
-use crate::wire::caft::{Metric, Metrics, Tag, Trip};
+use crate::wire::caft::{self, Metric, Metrics, Tag, Trip};
 
 use super::{CaftIngress, Candidate, Decision};
 
@@ -29,27 +29,31 @@ impl CaftIngress {
         meta: &mut Meta,
     ) -> Option<PortId> {
         if !Clos::is_tracked(frame, &meta.headers) {
-            return self.by_hash(group, frame, meta); // T5
+            return self.by_hash(now, group, frame, meta); // T5
         }
         match self.pat.way(now, meta.flow_hash, group.serving()) {
             Way::Kept(port) => Some(port),                     // T2
             Way::Wanted => self.open(now, group, frame, meta), // T3, T4
             Way::Untracked => {
                 self.counters.untracked += 1;
-                self.by_hash(group, frame, meta)
+                self.by_hash(now, group, frame, meta)
             }
         }
     }
 
     /// By the packet's hash, where no doubt speaks against it.
     #[inline]
-    fn by_hash(&self, group: &Group, frame: &Frame, meta: &Meta) -> Option<PortId> {
+    fn by_hash(&self, now: Instant, group: &Group, frame: &Frame, meta: &Meta) -> Option<PortId> {
         if self.reach.is_sure() {
             return group.pick(meta.flow_hash);
         }
-        let (to, uplinks) = (self.clos.destination_host(frame, meta), self.clos.uplinks());
-        let doubted = |port: &PortId| uplinks.number(*port).is_some_and(|number| self.reach.doubts(to, number));
-        let trusted: PortMask = group.serving().iter().filter(|port| !doubted(port)).collect();
+        let (doubted, uplinks) =
+            (self.reach.doubted(now, self.clos.destination_host(frame, meta)), self.clos.uplinks());
+        if doubted == 0 {
+            return group.pick(meta.flow_hash);
+        }
+        let is_doubted = |port: &PortId| uplinks.number(*port).is_some_and(|number| doubted & 1 << number != 0);
+        let trusted: PortMask = group.serving().iter().filter(|port| !is_doubted(port)).collect();
         Clos::spread(trusted, meta.flow_hash).or_else(|| group.pick(meta.flow_hash))
     }
 
@@ -59,21 +63,25 @@ impl CaftIngress {
         if !self.clos.is_from_here(frame, meta) {
             // The answer would go to who was named, and what it says of failed links would be taken for theirs.
             self.counters.foreign += 1;
-            return self.by_hash(group, frame, meta);
+            return self.by_hash(now, group, frame, meta);
         }
         let uplinks = self.clos.uplinks();
         let load = |number| {
             let port = uplinks.port(number).filter(|port| group.serving().contains(*port));
             port.map(|_| uplinks.metric(now, number, Direction::Egress))
         };
-        // A request that was never answered may have met a failed link: this one goes by the next uplink, so that all
-        // are tried, those first that are not known to have led nowhere.
+        // A request that was not answered for as long as a way is kept may have met a failed link, if not its own: this
+        // one goes by the next uplink, so that all are tried, those first that are not known to have led nowhere.
         let to = self.clos.destination_host(frame, meta);
-        let in_vain = self.pat.unanswered(meta.flow_hash).and_then(|port| uplinks.number(port));
+        let paused = self.pat.peek(now, meta.flow_hash) == Lookup::Free;
+        let last = self.pat.unanswered(meta.flow_hash).and_then(|port| uplinks.number(port));
+        let in_vain = last.filter(|last| paused && uplinks.port(*last).is_some());
         if let Some(last) = in_vain {
-            self.reach.in_vain(to, last);
+            self.counters.requests_in_vain += 1;
+            self.reach.in_vain(now, to, last);
         }
-        let trusted = |number| load(number).filter(|_| !self.reach.doubts(to, number));
+        let left_out = self.reach.left_out(now, to);
+        let trusted = |number: usize| load(number).filter(|_| left_out & 1 << number == 0);
         let number = match in_vain {
             Some(last) => {
                 let round = || (last + 1..uplinks.count()).chain(0..=last);
@@ -88,12 +96,14 @@ impl CaftIngress {
         let tag = Tag { trip: Trip::Outbound, metrics: uplinks.metrics(now, Direction::Egress) };
         self.pat.insert(now, meta.flow_hash, Path { port, valid: true, origin: Origin::Request });
         self.counters.requests += 1;
-        if self.clos.put(port, frame, meta, &tag) {
-            self.reach.sent(now, to, number);
-        } else {
-            self.counters.untagged += 1;
-            // Nobody will answer.
-            self.pat.answer(meta.flow_hash);
+        // What an aggregation switch with as many links has to say may have no room: then nobody will answer.
+        let both = caft::len((2 * uplinks.count()).min(caft::MAX_METRICS));
+        let may_pass = 2 * uplinks.count() <= caft::MAX_METRICS && self.clos.carries(port, meta, both);
+        let carried = self.clos.put(port, frame, meta, &tag);
+        self.counters.untagged += u64::from(!carried);
+        match carried && may_pass {
+            true => _ = self.reach.sent(now, to, number),
+            false => self.pat.answer(meta.flow_hash),
         }
         Some(port)
     }
@@ -166,11 +176,13 @@ impl CaftIngress {
         // had not got the request here.
         let (response, only) = (response(best), response(None));
         let from = self.clos.source_host(frame, meta);
-        self.reach.heard(from, came);
+        self.reach.heard(cx.now, from, came);
         // The second way may lead nowhere. That the first one does is said by itself then, or it would be taken for the
         // one to blame.
         let silent = best.is_some_and(|number| self.reach.sent(cx.now, from, number));
-        for (port, tag) in response.into_iter().chain(only.filter(|_| silent && !within)) {
+        let only = only.filter(|_| silent && !within);
+        self.counters.responses_by_first += u64::from(only.is_some());
+        for (port, tag) in response.into_iter().chain(only) {
             let made = self.clos.say(cx, port, &tag, frame, meta);
             *(if made { &mut self.counters.responses_sent } else { &mut self.counters.unmade }) += 1;
         }
@@ -190,8 +202,8 @@ impl CaftIngress {
         };
         // It came by the one, in answer to what went by the other.
         let far = self.clos.source_host(frame, meta);
-        self.reach.heard(far, arrived);
-        self.reach.heard(far, current);
+        self.reach.heard(now, far, arrived);
+        self.reach.heard(now, far, current);
         let (first, second, better) = match *tag.metrics {
             [e2, i2, e1, i1, up1, down1, up2, down2] => {
                 let way = |uplink, metrics: [Metric; 4]| Candidate { uplink, metrics: metrics.map(Some) };
