@@ -85,6 +85,8 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         ("[caft]\ntpid = 0x9100", &[""], "t.toml:4:8: caft: tpid 0x9100 is a VLAN tag's: write one that nothing else has, like 0x88B5"),
         ("[caft]\ntpid = 0x88b7", &[""], "t.toml:4:8: caft: tpid 0x88B7 is that of hellos and probes: write one that nothing else has, like 0x88B5"),
         ("[caft]\ndre_period = \"999ns\"", &[""], "t.toml:4:14: caft: dre_period 999ns is out of range: write \"1us\" to \"1s\""),
+        ("[caft]\ndre_alpha = 2", &[""], "t.toml:4:13: caft: dre_alpha `2` is no fraction: write a number from 0.001 to 0.5 with at most six decimals, like 0.1"),
+        ("[caft]\ndre_scale = \"yes\"", &[""], "t.toml:4:13: caft: dre_scale: invalid type: string \"yes\": write true or false"),
         ("[caft]\ndre_alpha = 0.51", &[""], "t.toml:4:13: caft: dre_alpha 0.51 is out of range: write 0.001 to 0.5"),
         ("[caft]\ntimeout = \"101s\"", &[""], "t.toml:4:11: caft: timeout 101s is out of range: write \"1ms\" to \"100s\""),
         ("[caft]\nslots = 65535", &[""], "t.toml:4:9: caft: slots 65535 is no power of two from 1024 to 4194304: write 65536"),
