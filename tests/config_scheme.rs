@@ -181,17 +181,20 @@ fn a_running_switch_keeps_its_scheme_and_the_schemes_options() {
     let old = parse(&tor("p4te", "", "", ""));
     let layout = Layout::of(&old);
     for (change, keys) in [
-        ("[flowlet]\ngap = \"1ms\"", "`flowlet`"),
-        ("[p4te]\ndelta = 3", "`p4te`"),
-        ("[hula]\nmax_tors = 3", "`hula`"),
-        ("[p4te]\nack = \"paper\"\n[hula]\nmax_tors = 3\n[queues]\npackets = 9", "`p4te`, `hula`"),
+        ("[flowlet]\ngap = \"1ms\"", "`flowlet.gap = \"500us\"`"),
+        ("[p4te]\ndelta = 3", "`p4te.delta = 10`, `p4te.depth_step = 10`"),
+        ("[hula]\nmax_tors = 3", "`hula.max_tors = 256`"),
+        (
+            "[p4te]\nack = \"paper\"\n[hula]\nmax_tors = 3\n[queues]\npackets = 9",
+            "`p4te.ack = \"safe\"`, `hula.max_tors = 256`",
+        ),
     ] {
         let error = diff(&old, &layout, &parse(&tor("p4te", "", "", change))).unwrap_err().to_string();
-        let expected = format!("a running switch keeps its {keys}: restart it to change that, or put back what it was");
+        let expected = format!("a running switch keeps {keys}: restart it to change that");
         assert_eq!(error, expected);
     }
     let error = diff(&old, &layout, &parse(&tor("hula", "", "", ""))).unwrap_err().to_string();
-    assert!(error.contains("`selector`"), "{error}");
+    assert!(error.contains("keeps `selector = \"p4te\"`: "), "{error}");
     // Defaults written out are no change.
     let same = diff(&old, &layout, &parse(&old.to_toml())).unwrap();
     assert!(same.commands.is_empty());

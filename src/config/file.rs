@@ -419,6 +419,11 @@ pub(super) fn write(config: &SwitchConfig) -> String {
     toml::to_string(&file).expect("tables of strings and numbers are always TOML")
 }
 
+/// The same as keys and values.
+pub(super) fn table(config: &SwitchConfig) -> toml::Table {
+    write(config).parse().expect("what was written is TOML")
+}
+
 fn families(ipv4: Option<Ipv4Net>, ipv6: Option<Ipv6Net>) -> FileFamilies {
     FileFamilies { ipv4: ipv4.map(|n| Text(n.to_string())), ipv6: ipv6.map(|n| Text(n.to_string())) }
 }
