@@ -80,7 +80,7 @@ pub struct NewPort {
     pub uplink: Option<u8>,
     /// Whether frames to the interface's own addresses go to the kernel's stack.
     #[serde(default)]
-    pub pass_to_kernel: bool,
+    pub pass_to_kernel: Option<bool>,
     /// Prefixes that lead by it, beside the ports they lead by already.
     #[serde(default)]
     pub routes: Vec<IpNet>,

@@ -85,6 +85,8 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         ("[caft]\ntpid = 0x9100", &[""], "t.toml:4:8: caft: tpid 0x9100 is a VLAN tag's: write one that nothing else has, like 0x88B5"),
         ("[caft]\ntpid = 0x88b7", &[""], "t.toml:4:8: caft: tpid 0x88B7 is that of hellos and probes: write one that nothing else has, like 0x88B5"),
         ("[caft]\ndre_period = \"999ns\"", &[""], "t.toml:4:14: caft: dre_period 999ns is out of range: write \"1us\" to \"1s\""),
+        ("[caft]\ndre_alpha = 2", &[""], "t.toml:4:13: caft: dre_alpha `2` is no fraction: write a number from 0.001 to 0.5 with at most six decimals, like 0.1"),
+        ("[caft]\ndre_scale = \"yes\"", &[""], "t.toml:4:13: caft: dre_scale: invalid type: string \"yes\": write true or false"),
         ("[caft]\ndre_alpha = 0.51", &[""], "t.toml:4:13: caft: dre_alpha 0.51 is out of range: write 0.001 to 0.5"),
         ("[caft]\ntimeout = \"101s\"", &[""], "t.toml:4:11: caft: timeout 101s is out of range: write \"1ms\" to \"100s\""),
         ("[caft]\nslots = 65535", &[""], "t.toml:4:9: caft: slots 65535 is no power of two from 1024 to 4194304: write 65536"),
@@ -263,8 +265,8 @@ fn kept(old: &SwitchConfig, new: &SwitchConfig) -> String {
         Ok(_) => String::new(),
         Err(error) => {
             let text = error.to_string();
-            let rest = text.strip_prefix("a running switch keeps its ").expect(&text);
-            rest.strip_suffix(": restart it to change that, or put back what it was").expect(&text).to_owned()
+            let rest = text.strip_prefix("a running switch keeps ").expect(&text);
+            rest.strip_suffix(": restart it to change that").unwrap_or(rest).to_owned()
         }
     }
 }
@@ -273,25 +275,26 @@ fn kept(old: &SwitchConfig, new: &SwitchConfig) -> String {
 fn a_running_switch_keeps_pod_and_table_and_no_uplink_changes_its_number_unasked() {
     let old = parse(&selected("caft", POD, &["", "", ""]));
     let edited = |from: &str, to: &str| parse(&old.to_toml().replacen(from, to, 1));
-    assert_eq!(kept(&old, &edited("slots = 65536\nfailure", "slots = 1024\nfailure")), "`caft`");
-    assert_eq!(kept(&old, &edited("\"10.0.0.0/16\"", "\"10.0.0.0/15\"")), "`pod`");
+    assert_eq!(kept(&old, &edited("slots = 65536\nfailure", "slots = 1024\nfailure")), "`caft.slots = 65536`");
+    assert_eq!(kept(&old, &edited("\"10.0.0.0/16\"", "\"10.0.0.0/15\"")), "`pod.ipv4 = \"10.0.0.0/16\"`");
+    assert_eq!(kept(&old, &edited("mode = \"native\"", "mode = \"generic\"")), {
+        "`mode = \"native\"` of port `h0`: to change that say `weft port del h0`, and reload it again"
+    });
+    let text = old.to_toml();
+    let on_a_core = parse(&text.replacen("[runtime]", "[runtime]\ncore = 1", 1));
+    assert_eq!(kept(&old, &on_a_core), "no `runtime.core`");
+    assert_eq!(kept(&on_a_core, &old), "`runtime.core = 1`");
     // Without the first, the others would move up.
-    let hint = "keeps it; it can be removed and added)";
     let mut file = old.clone();
     file.ports.remove(1);
-    assert_eq!(
-        kept(&old, &file),
-        format!(
-            "`uplinks` (uplinks = 3 at the top keeps it), `uplink` of port `up1` (uplink = 1 {hint}, \
-             `uplink` of port `up2` (uplink = 2 {hint}"
-        )
-    );
+    assert_eq!(kept(&old, &file), "`uplinks = 3`, `uplink = 1` of port `up1`, `uplink = 2` of port `up2`");
     // `weft port` has them keep their numbers.
     let taken = old.without_port("up0").unwrap();
     assert_eq!((kept(&old, &taken), taken.uplink_numbers()), (String::new(), vec![None, Some(1), Some(2)]));
     let mut turned = old.clone();
     turned.ports.reverse();
-    assert!(kept(&old, &turned).starts_with(&format!("`uplink` of port `up2` (uplink = 2 {hint}")));
+    let dels = "to change that say `weft port del up0`, `weft port del up2`, and reload it again";
+    assert_eq!(kept(&old, &turned), format!("`uplink = 2` of port `up2`, `uplink = 0` of port `up0`: {dels}"));
 
     // Written out they stay, and what was written out is no change.
     let mut written = old.clone();
@@ -310,7 +313,7 @@ fn a_running_switch_keeps_pod_and_table_and_no_uplink_changes_its_number_unasked
     assert!(given.validate().unwrap_err().to_string().contains("uplink 2 is port \"up2\"'s already"));
 
     // What `weft port add` is told of one that the switch has no place for works while it runs, or says what does.
-    let refused = |config: &SwitchConfig, uplink| config.no_uplink_for(&PortConfig { uplink, ..port.clone() });
+    let refused = |config: &SwitchConfig, uplink| config.no_uplink_for(&PortConfig { uplink, ..port.clone() }, None);
     assert_eq!([refused(&without, None), refused(&without, Some(1))], [None, None]);
     let five = refused(&without, Some(5)).unwrap();
     assert_eq!(five, "port `new` can't be uplink 5: the switch has 3, numbered from 0; say --uplink 1, which is free");
@@ -322,6 +325,16 @@ fn a_running_switch_keeps_pod_and_table_and_no_uplink_changes_its_number_unasked
     };
     assert_eq!([None, Some(5)].map(|n| refused(&written, n)), [Some(full(4)), Some(full(6))]);
     assert_eq!(refused(&old, None), Some(full(4)), "also without uplinks in its file");
+
+    // 64 are all there can be, of ports too.
+    let ups: String = (0..64).map(|i| format!("[[port]]\ninterface = \"up{i}\"\nkind = \"up\"\n")).collect();
+    let all = parse(&format!("name = \"a\"\nrole = \"agg\"\nselector = \"caft\"\n{POD}\n{ups}"));
+    let most = "port `new` would be an uplink more than the 64 that a switch can have: \
+                take one out first, with `weft port del`";
+    assert_eq!(refused(&all, None).as_deref(), Some(most));
+    let owner = "port `new` can't be uplink 9, for port `up9` is: take that out first, with `weft port del up9`";
+    assert_eq!(refused(&all, Some(9)).as_deref(), Some(owner));
+    assert_eq!(refused(&all, Some(64)), None, "as a file would be refused");
 
     // No other scheme looks at them.
     assert_eq!(refused(&SwitchConfig { selector: Selector::Ecmp, ..old.clone() }, None), None);
@@ -340,4 +353,5 @@ fn ports_that_a_reload_adds_are_told_with_the_numbers_of_the_whole_configuration
         _ => None,
     });
     assert_eq!(added.collect::<Vec<_>>(), [("up1", Some(1)), ("up2", Some(0))]);
+    assert_eq!(plan.summary, ["port `up1` added as uplink 1", "port `up2` added as uplink 0"]);
 }

@@ -156,8 +156,8 @@ fn a_running_switch_keeps_its_slots() {
     };
     let on = tor("pl2 = true", &[GIGABIT], "");
     let fast = tor("pl2 = true", &["rate = \"10Gbit\""], "");
-    assert!(refused(&on, &tor("", &[GIGABIT], "")).is_some_and(|e| e.contains("`pl2`")));
-    assert!(refused(&on, &fast).is_some_and(|e| e.contains("`rate` of host ports (1Gbit)")));
+    assert!(refused(&on, &tor("", &[GIGABIT], "")).is_some_and(|e| e.contains("keeps `pl2.enabled = true`")));
+    assert!(refused(&on, &fast).is_some_and(|e| e.contains("`rate = \"1Gbit\"` of host ports")));
     // A port more, or a switch without PL2, is as ever.
     assert_eq!(refused(&on, &tor("pl2 = true", &[GIGABIT, GIGABIT], "")), None);
     assert_eq!(refused(&tor("", &[GIGABIT], ""), &tor("", &["rate = \"10Gbit\""], "")), None);

@@ -100,7 +100,8 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         ("[p4te]\ndelta = 0", "t.toml:13:9: p4te: delta 0 is out of range: write 1 to 65535"),
         ("[p4te]\ndepth_step = 65536", "t.toml:13:14: p4te: depth_step 65536 is out of range: write 1 to 65535"),
         ("[p4te]\nflowlet_gap = \"11s\"", "t.toml:13:15: p4te: flowlet_gap 11s is out of range: write \"1us\" to \"10s\""),
-        ("[p4te]\ncir = 75", "t.toml:13:7: p4te: cir `75` is not a fraction: write a number from 0 to 1 with at most six decimals, like 0.75"),
+        ("[p4te]\ncir = 75", "t.toml:13:7: p4te: cir `75` is no fraction: write a number from 0.001 to 1 with at most six decimals, like 0.75"),
+        ("[p4te]\nsafe_large = 2", "t.toml:13:14: p4te: safe_large `2` is no fraction: write a number from 0.001 to 1 with at most six decimals, like 0.1"),
         ("[p4te]\nsafe_large = 0", "t.toml:13:14: p4te: safe_large 0 is out of range: write 0.001 to 1"),
         ("[p4te]\npir = 0.5", "t.toml:13:7: p4te: pir 0.5 is below cir 0.75, no link would be yellow: write 0.75 or more, or a lower cir"),
         ("[p4te]\ncir = 0.96", "t.toml:13:7: p4te: cir 0.96 is above pir 0.95, no link would be yellow: write 0.95 or less, or a higher pir"),
@@ -180,17 +181,20 @@ fn a_running_switch_keeps_its_scheme_and_the_schemes_options() {
     let old = parse(&tor("p4te", "", "", ""));
     let layout = Layout::of(&old);
     for (change, keys) in [
-        ("[flowlet]\ngap = \"1ms\"", "`flowlet`"),
-        ("[p4te]\ndelta = 3", "`p4te`"),
-        ("[hula]\nmax_tors = 3", "`hula`"),
-        ("[p4te]\nack = \"paper\"\n[hula]\nmax_tors = 3\n[queues]\npackets = 9", "`p4te`, `hula`"),
+        ("[flowlet]\ngap = \"1ms\"", "`flowlet.gap = \"500us\"`"),
+        ("[p4te]\ndelta = 3", "`p4te.delta = 10`, `p4te.depth_step = 10`"),
+        ("[hula]\nmax_tors = 3", "`hula.max_tors = 256`"),
+        (
+            "[p4te]\nack = \"paper\"\n[hula]\nmax_tors = 3\n[queues]\npackets = 9",
+            "`p4te.ack = \"safe\"`, `hula.max_tors = 256`",
+        ),
     ] {
         let error = diff(&old, &layout, &parse(&tor("p4te", "", "", change))).unwrap_err().to_string();
-        let expected = format!("a running switch keeps its {keys}: restart it to change that, or put back what it was");
+        let expected = format!("a running switch keeps {keys}: restart it to change that");
         assert_eq!(error, expected);
     }
     let error = diff(&old, &layout, &parse(&tor("hula", "", "", ""))).unwrap_err().to_string();
-    assert!(error.contains("`selector`"), "{error}");
+    assert!(error.contains("keeps `selector = \"p4te\"`: "), "{error}");
     // Defaults written out are no change.
     let same = diff(&old, &layout, &parse(&old.to_toml())).unwrap();
     assert!(same.commands.is_empty());

@@ -91,7 +91,7 @@ fn a_lab_comes_up_shows_itself_and_goes_down_without_a_trace() {
     assert_eq!(lab.namespaces().len(), 8);
 
     let shown = status(&lab.0).unwrap();
-    assert!(shown.running);
+    assert!(shown.running && !shown.ended && lab.0.is_running());
     assert_eq!(shown.pid, Some(report.pid as i32));
     assert_eq!((shown.hosts.len(), shown.switches.len(), shown.links.len()), (4, 4, 8));
     assert!(shown.links.iter().all(|link| link.state == LinkState::Up), "{shown}");
@@ -236,7 +236,10 @@ fn a_lab_whose_process_was_killed_is_shown_so_and_goes_down() {
     let report = up(&lab.options(FORWARDS)).unwrap();
     kill(Pid::from_raw(report.pid as i32), Signal::SIGKILL).unwrap();
     wait_until("the lab is seen as ended", || !status(&lab.0).unwrap().running);
-    assert_eq!(status(&lab.0).unwrap().pid, None);
+    let shown = status(&lab.0).unwrap();
+    assert_eq!((shown.pid, shown.ended, lab.0.is_running()), (None, true, false));
+    let remedy = format!("`weft lab down --name {}`", lab.0);
+    assert!(shown.to_string().lines().nth(1).unwrap().ends_with(&remedy), "{shown}");
     assert!(matches!(up(&lab.options(FORWARDS)).unwrap_err(), LabError::LeftBehind(_)));
     let gone = down(&lab.0).unwrap();
     assert!(gone.was_up && !gone.killed);

@@ -214,24 +214,23 @@ impl Running {
     }
 }
 
-/// What only a restart can change, as an error names it.
+/// What only a restart can change, and what of ports, as an error names it: as it was.
 fn fixed(old: &SwitchConfig, new: &SwitchConfig) -> BTreeSet<String> {
     let (a, b) = (&old.runtime, &new.runtime);
     let mut keys = BTreeSet::new();
     let mut note = |key: String, differs: bool| _ = differs.then(|| keys.insert(key));
-    note("`name`".into(), old.name != new.name);
-    note("`id`".into(), old.id != new.id);
-    note("`seed`".into(), old.seed != new.seed);
-    note("`mac`".into(), old.mac != new.mac);
-    note("`runtime.poll`".into(), a.poll != b.poll);
-    note("`runtime.core`".into(), a.core != b.core);
-    note("`runtime.frames`".into(), a.frames != b.frames);
-    note("`runtime.control`".into(), a.control != b.control);
+    note(format!("`name = \"{}\"`", old.name), old.name != new.name);
+    note(format!("`id = {}`", old.id.0), old.id != new.id);
+    note(format!("`seed = {}`", old.seed), old.seed != new.seed);
+    note(format!("`mac = \"{}\"`", old.mac), old.mac != new.mac);
+    note(format!("`runtime.poll = \"{}\"`", a.poll), a.poll != b.poll);
+    note(a.core.map_or("no `runtime.core`".into(), |core| format!("`runtime.core = {core}`")), a.core != b.core);
+    note(format!("`runtime.frames = {}`", a.frames), a.frames != b.frames);
+    note(format!("`runtime.control = \"{}\"`", a.control.display()), a.control != b.control);
     for (name, was) in by_name(old) {
         let Some(is) = by_name(new).remove(name) else { continue };
-        let hint = "(but it can be removed and added)";
-        note(format!("`kind` of port `{name}` {hint}"), was.kind != is.kind);
-        note(format!("`mode` of port `{name}` {hint}"), was.mode != is.mode);
+        note(format!("`kind = \"{}\"` of port `{name}`", was.kind), was.kind != is.kind);
+        note(format!("`mode = \"{}\"` of port `{name}`", was.mode), was.mode != is.mode);
     }
     keys
 }
@@ -288,7 +287,8 @@ proptest! {
                         prop_assert_eq!(&plan, &diff::Plan { layout: layout.clone(), commands: vec![], summary: vec![] });
                     }
                 }
-                Err(diff::Fixed(keys)) => {
+                Err(diff::Fixed { mut keys, ports }) => {
+                    keys.extend(ports.into_iter().map(|(name, key)| format!("{key} of port `{name}`")));
                     prop_assert_eq!(keys.len(), expected.len(), "each once: {:?}", keys);
                     prop_assert_eq!(keys.into_iter().collect::<BTreeSet<_>>(), expected);
                 }

@@ -424,7 +424,7 @@ fn impossible_links_are_refused_with_line_cause_and_remedy() {
         ("b = \"spine0\"\nabsent = true", "f.toml:5:1: link number 1: a is missing: write a = \"leaf0\""),
         (
             "a = \"leaf0\"\nb = \"spine0\"\nabsent = \"yes\"",
-            "f.toml:8:10: link \"leaf0 - spine0\": absent: invalid type: string \"yes\": write a boolean",
+            "f.toml:8:10: link \"leaf0 - spine0\": absent: invalid type: string \"yes\": write true or false",
         ),
         (
             "a = \"leaf0\"\nb = \"spine0\"\nloss = 1",

@@ -58,24 +58,25 @@ pub(super) struct AddArgs {
     /// What is at the other end
     #[arg(long, value_enum)]
     kind: Kind,
-    /// Rate to pace the port to, like 10Gbit; 0 = unlimited [default: 0]
+    /// Rate to pace the port to, like 10Gbit; 0 = unlimited [default: as in the switch's file, else 0]
     #[arg(long)]
     rate: Option<BitRate>,
-    /// Largest IP packet in bytes [default: the interface's MTU]
+    /// Largest IP packet in bytes [default: as in the switch's file, else the interface's MTU]
     #[arg(long)]
     mtu: Option<u16>,
-    /// Where in the kernel frames are taken [default: native]
+    /// Where in the kernel frames are taken [default: as in the switch's file, else native]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// Destination MAC on this fabric link [default: one that every switch takes]
+    /// Destination MAC on this fabric link [default: as in the switch's file, else one that every switch takes]
     #[arg(long)]
     peer_mac: Option<MacAddr>,
-    /// Its number among the switch's uplinks, from 0 [default: the lowest that is free]
+    /// Its number among the switch's uplinks, from 0 [default: as in the switch's file, else the lowest that is free]
     #[arg(long, value_name = "NUMBER")]
     uplink: Option<u8>,
-    /// Leave frames to the interface's own addresses to the kernel's stack
-    #[arg(long)]
-    pass_to_kernel: bool,
+    /// Leave frames to the interface's own addresses to the kernel's stack, or with `=false` don't [default: as in the
+    /// switch's file, else false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pass_to_kernel: Option<bool>,
     /// A prefix that leads by this port too, beside the ports it leads by already; more than once for
     /// several [default: those of the switch's file]
     #[arg(long, value_name = "PREFIX")]
@@ -148,4 +149,31 @@ fn tell(answer: &str, json: bool, titled: bool) -> Outcome {
     let report: Report =
         serde_json::from_str(answer).map_err(|e| Failure::failed(format!("the switch speaks another version: {e}")))?;
     print(&text(&report, titled))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        add: AddArgs,
+    }
+
+    #[test]
+    fn what_the_file_says_of_passing_to_the_kernel_can_be_turned_either_way_or_left() {
+        for (said, expected) in [
+            (&[][..], None),
+            (&["--pass-to-kernel"], Some(true)),
+            (&["--pass-to-kernel=true"], Some(true)),
+            (&["--pass-to-kernel=false"], Some(false)),
+        ] {
+            let line = [&["add", "--kind", "host"], said, &["eth2"]].concat();
+            let add = Line::try_parse_from(&line).unwrap_or_else(|e| panic!("{e}")).add;
+            assert_eq!((add.pass_to_kernel, add.port.interface.as_str()), (expected, "eth2"));
+        }
+        assert!(Line::try_parse_from(["add", "--kind", "host", "eth2", "--pass-to-kernel=yes"]).is_err());
+    }
 }

@@ -95,13 +95,18 @@ fn runtime_failure(error: RuntimeError, forwarded: bool) -> Failure {
 pub(super) fn check(args: CheckArgs) -> Outcome {
     let config = SwitchConfig::load(&args.config).map_err(Failure::misuse)?;
     if args.print {
-        return print(config.with_uplinks_written().to_toml().trim_end());
+        return print(written(config).to_toml().trim_end());
     }
     for caution in cautions(&config) {
         tell(format_args!("note: {caution}"));
     }
     let ports = config.ports.len();
     print(&format!("{}: {} `{}` with {ports} ports is sound", args.config.display(), config.role, config.name))
+}
+
+/// With all that is left to the switch written out: the uplinks' numbers where its scheme goes by them.
+fn written(config: SwitchConfig) -> SwitchConfig {
+    if config.selector.goes_by_place() { config.with_uplinks_written() } else { config }
 }
 
 #[cfg(test)]
@@ -115,5 +120,17 @@ mod tests {
         assert_eq!(runtime_failure(system(), false).code, 2);
         assert_eq!(runtime_failure(system(), true).code, 1);
         assert_eq!(runtime_failure(RuntimeError::Panicked("worker 0".into()), false).code, 1);
+    }
+
+    #[test]
+    fn uplinks_are_written_out_where_the_selector_goes_by_them() {
+        for (selector, count, number) in [("ecmp", None, None), ("hula", None, None), ("caft", Some(1), Some(0))] {
+            let text = format!(
+                "name = \"t\"\nrole = \"agg\"\nselector = \"{selector}\"\npod.ipv4 = \"10.0.0.0/16\"\n\
+                 [[port]]\ninterface = \"up0\"\nkind = \"up\""
+            );
+            let config = written(SwitchConfig::parse(&text, "t.toml").unwrap());
+            assert_eq!((config.uplinks, config.ports[0].uplink), (count, number), "{selector}");
+        }
     }
 }

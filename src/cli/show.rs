@@ -6,6 +6,8 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use comfy_table::{CellAlignment, Table, presets};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 use crate::config::Selector;
 use crate::control::{Request, Show};
@@ -29,9 +31,23 @@ pub(super) struct ShowArgs {
     /// Machine-readable: one line of JSON
     #[arg(long)]
     json: bool,
-    /// Show again every so many seconds until interrupted
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
-    watch: Option<u64>,
+    /// Show again every so many seconds, 0.1 to 3600, until interrupted; the time goes before each
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    watch: Option<Duration>,
+}
+
+/// Reads how long to wait between two looks.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| (0.1..=3600.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "write seconds, 0.1 to 3600, like 0.5".into())
+}
+
+/// What goes before each of several looks: an empty line, and the time as the log tells it (UTC).
+fn moment() -> String {
+    let mut line = String::from("\n");
+    // It fails only where its clock does, and a look without a time is better than none.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut line));
+    line
 }
 
 pub(super) fn show(args: ShowArgs) -> Outcome {
@@ -43,6 +59,9 @@ pub(super) fn show(args: ShowArgs) -> Outcome {
         }
         if args.watch.is_some() && io::stdout().is_terminal() && !args.json {
             print("\x1b[H\x1b[2J")?;
+        }
+        if args.watch.is_some() && !args.json {
+            print(&moment())?;
         }
         match args.json {
             true if args.all => print(&format!("[{}]", reports.join(",")))?,
@@ -56,7 +75,7 @@ pub(super) fn show(args: ShowArgs) -> Outcome {
             }
         }
         match args.watch {
-            Some(seconds) => thread::sleep(Duration::from_secs(seconds)),
+            Some(pause) => thread::sleep(pause),
             None => return Ok(()),
         }
     }
@@ -301,6 +320,21 @@ mod tests {
             assert_eq!(serde_json::to_string(&report).unwrap(), sent);
             assert_eq!(text(&report, false).trim_start(), format!("{routes}{below}"));
         }
+    }
+
+    #[test]
+    fn looks_are_a_tenth_of_a_second_to_an_hour_apart_and_each_has_its_time() {
+        for (text, ms) in [("0.1", 100), ("0.2", 200), ("1", 1_000), ("2.5", 2_500), ("3600", 3_600_000)] {
+            assert_eq!(seconds(text), Ok(Duration::from_millis(ms)));
+        }
+        for text in ["0", "0.09", "3600.1", "-1", "", "1s", "nan", "inf"] {
+            assert_eq!(seconds(text).unwrap_err(), "write seconds, 0.1 to 3600, like 0.5", "{text}");
+        }
+        // 2026-01-02T03:04:05.678901Z
+        let line = moment();
+        let time = line.strip_prefix('\n').and_then(|line| line.strip_suffix('Z')).expect(&line);
+        let (day, hour) = time.split_once('T').expect(time);
+        assert_eq!((day.split('-').count(), hour.split([':', '.']).count()), (3, 4), "{line:?}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::control::Request;
-use crate::lab::{DEFAULT_NAME, LabName};
+use crate::lab::{DEFAULT_NAME, LabError, LabName};
 use crate::runtime;
 
 use super::Failure;
@@ -40,39 +40,45 @@ impl Which {
 
     /// The same among what runs below `root`, by names; `is_running` says of a lab whether it does.
     fn among(&self, root: &Path, is_running: impl Fn(&LabName) -> bool, all: bool) -> Result<Vec<PathBuf>, Failure> {
-        let beside = sockets_in(root);
         let default: LabName = DEFAULT_NAME.parse().expect("a lab's name");
         let labs = match &self.name {
-            Some(name) if !is_running(name) => {
-                return Err(Failure::misuse(format!("lab `{name}` is not up: weft lab up --name {name} ...")));
-            }
+            Some(name) if !is_running(name) => return Err(not_up(root, name).into()),
             Some(name) => vec![name.clone()],
             None if is_running(&default) => vec![default],
             None => labs_in(root).into_iter().filter(&is_running).collect(),
         };
-        // Whoever names the lab means no switch beside it.
-        let of_none = if self.name.is_some() { Vec::new() } else { beside.clone() };
-        let of_labs = labs.iter().flat_map(|lab| sockets_in(&root.join(lab.to_string())));
+        // Whoever names the lab means no switch beside it, and the default lab comes before those.
+        let lab_first = self.name.is_some() || labs.iter().any(|lab| lab.to_string() == DEFAULT_NAME);
+        let beside = if self.name.is_some() { Vec::new() } else { sockets_in(root) };
+        let of_labs: Vec<_> = labs.iter().flat_map(|lab| sockets_in(&root.join(lab.to_string()))).collect();
+        let nothing = || {
+            let ended = labs_in(root).into_iter().find(|lab| !is_running(lab));
+            ended.map_or_else(none, |lab| not_up(root, &lab).into())
+        };
         if let Some(wanted) = &self.switch {
-            let all: Vec<_> = of_labs.chain(of_none).collect();
-            let found: Vec<_> = all.iter().filter(|path| stem(path) == Some(wanted)).cloned().collect();
-            return match found.len() {
-                1 => Ok(found),
-                0 if all.is_empty() => Err(none()),
-                0 => Err(Failure::misuse(format!("no switch `{wanted}` is running; there are: {}", names(&all)))),
-                // The default lab's is meant before one beside it.
-                _ if labs.len() == 1 => Ok(vec![found[0].clone()]),
-                _ => Err(several(&labs)),
+            let named = |sockets: &[PathBuf]| -> Vec<PathBuf> {
+                sockets.iter().filter(|path| stem(path) == Some(wanted)).cloned().collect()
+            };
+            let scopes = if lab_first { [&of_labs, &beside] } else { [&beside, &of_labs] };
+            let found = scopes.into_iter().map(|sockets| named(sockets)).find(|found| !found.is_empty());
+            return match found {
+                Some(found) if found.len() == 1 => Ok(found),
+                Some(_) => Err(several(&labs)),
+                None if of_labs.is_empty() && beside.is_empty() => Err(nothing()),
+                None => {
+                    let names = names(&[of_labs, beside].concat());
+                    Err(Failure::misuse(format!("no switch `{wanted}` is running; there are: {names}")))
+                }
             };
         }
-        let running = match &labs[..] {
-            [lab] if self.name.is_some() || lab.to_string() == DEFAULT_NAME || beside.is_empty() => of_labs.collect(),
-            _ if !beside.is_empty() => beside,
-            [] => Vec::new(),
-            _ => return Err(several(&labs)),
+        let running = match lab_first {
+            true => of_labs,
+            false if !beside.is_empty() => beside,
+            false if labs.len() > 1 => return Err(several(&labs)),
+            false => of_labs,
         };
         match running.len() {
-            0 => Err(none()),
+            0 => Err(nothing()),
             1 => Ok(running),
             _ if all => Ok(running),
             _ => Err(Failure::misuse(format!("name one with --switch, or say --all; there are: {}", names(&running)))),
@@ -84,9 +90,18 @@ fn none() -> Failure {
     Failure::misuse("no switch is running: start one with `weft run` or `weft lab up`")
 }
 
+/// Of a lab that does not run: whether it left something behind below `root`.
+fn not_up(root: &Path, lab: &LabName) -> LabError {
+    match root.join(lab.to_string()).is_dir() {
+        true => LabError::LeftBehind(lab.clone()),
+        false => LabError::NotUp(lab.clone()),
+    }
+}
+
 fn several(labs: &[LabName]) -> Failure {
     let labs: Vec<_> = labs.iter().map(LabName::to_string).collect();
-    Failure::misuse(format!("several labs are up: name one with --name; there are: {}", labs.join(" ")))
+    let labs = labs.join(" ");
+    Failure::misuse(format!("several labs are up: name one with --name, or a switch with --socket; there are: {labs}"))
 }
 
 /// The name of the switch whose control socket that is.
@@ -120,20 +135,37 @@ fn labs_in(root: &Path) -> Vec<LabName> {
 
 /// The answer, a line of JSON, of the switch whose control socket is at `socket`.
 pub(super) fn ask(socket: &Path, request: &Request) -> Result<String, Failure> {
-    let answer = runtime::query(socket, request).map_err(|e| {
-        let remedy = match e.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => "; no switch is running there",
-            io::ErrorKind::PermissionDenied => "; ask as the user who runs the switch",
-            _ => "",
-        };
-        Failure::failed(format!("{}: {e}{remedy}", socket.display()))
-    })?;
-    Ok(answer.trim_end().to_string())
+    match runtime::query(socket, request) {
+        Ok(answer) => Ok(answer.trim_end().to_string()),
+        Err(error) => Err(no_answer(Path::new(SOCKETS), LabName::is_running, socket, &error)),
+    }
+}
+
+/// Why the switch at `socket` did not answer: of one of a lab below `root` that has ended, that.
+fn no_answer(root: &Path, is_running: impl Fn(&LabName) -> bool, socket: &Path, error: &io::Error) -> Failure {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, PermissionDenied, UnexpectedEof};
+    let is_gone = matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe | UnexpectedEof);
+    let lab: Option<LabName> = socket
+        .parent()
+        .filter(|dir| dir.parent() == Some(root))
+        .and_then(|dir| dir.file_name()?.to_str()?.parse().ok());
+    if let Some(lab) = lab.filter(|lab| is_gone && !is_running(lab)) {
+        return not_up(root, &lab).into();
+    }
+    let remedy = match error.kind() {
+        _ if is_gone => "; no switch is running there: start it with `weft run`",
+        PermissionDenied => "; ask as the user who runs the switch",
+        _ => "",
+    };
+    Failure::failed(format!("{}: {error}{remedy}", socket.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SEVERAL: &str = "several labs are up: name one with --name, or a switch with --socket; there are: up1 up2";
+    const ENDED: &str = "lab `old` has ended but left its namespaces or files behind: `weft lab down --name old`";
 
     fn which(switch: Option<&str>, name: Option<&str>) -> Which {
         Which { switch: switch.map(String::from), socket: None, name: name.map(|name| name.parse().unwrap()) }
@@ -171,8 +203,8 @@ mod tests {
         assert_eq!(all(&["up1/y.sock", "up1/z.sock"]).unwrap(), ["up1/y.sock", "up1/z.sock"]);
         for (files, message) in [
             (&["up1/y.sock", "up1/z.sock"][..], "name one with --switch, or say --all; there are: y z"),
-            (&["up2/x.sock", "up1/y.sock"], "several labs are up: name one with --name; there are: up1 up2"),
-            (&["old/x.sock"], "no switch is running: start one with `weft run` or `weft lab up`"),
+            (&["up2/x.sock", "up1/y.sock"], SEVERAL),
+            (&["old/x.sock"], ENDED),
             (&[], "no switch is running: start one with `weft run` or `weft lab up`"),
         ] {
             assert_eq!(meant(files, &anything, false).unwrap_err(), message);
@@ -186,12 +218,55 @@ mod tests {
         assert_eq!(named("y", None).unwrap(), ["y.sock"]);
         assert_eq!(named("w", None).unwrap(), ["up2/w.sock"]);
         assert_eq!(named("z", Some("up2")).unwrap(), ["up2/z.sock"]);
-        let several = "several labs are up: name one with --name; there are: up1 up2";
-        assert_eq!(named("z", None).unwrap_err(), several);
+        assert_eq!(named("z", None).unwrap_err(), SEVERAL);
         assert_eq!(named("x", Some("up2")).unwrap_err(), "no switch `x` is running; there are: w z");
         assert_eq!(named("v", None).unwrap_err(), "no switch `v` is running; there are: w x y z");
-        assert_eq!(named("v", Some("old")).unwrap_err(), "lab `old` is not up: weft lab up --name old ...");
-        // In the lab before beside it.
-        assert_eq!(meant(&["x.sock", "lab/x.sock"], &which(Some("x"), None), false).unwrap(), ["lab/x.sock"]);
+        assert_eq!(named("v", Some("old")).unwrap_err(), ENDED);
+        let never = "lab `never` is not up: start it with `weft lab up --name never`";
+        assert_eq!(named("v", Some("never")).unwrap_err(), never);
+        assert_eq!(meant(&["old/v.sock"], &which(Some("v"), None), false).unwrap_err(), ENDED);
+    }
+
+    #[test]
+    fn of_switches_of_one_name_the_default_labs_comes_first_then_that_of_weft_run_then_the_only_labs() {
+        for (files, name, expected) in [
+            (&["x.sock", "lab/x.sock", "up1/x.sock"][..], None, "lab/x.sock"),
+            (&["x.sock", "lab/y.sock", "up1/x.sock"], None, "x.sock"),
+            (&["x.sock", "up1/x.sock"], None, "x.sock"),
+            (&["x.sock", "up1/x.sock"], Some("up1"), "up1/x.sock"),
+            (&["x.sock", "lab/x.sock", "up1/x.sock"], Some("up1"), "up1/x.sock"),
+            (&["x.sock", "up1/x.sock", "up2/x.sock"], None, "x.sock"),
+            (&["y.sock", "up1/x.sock"], None, "up1/x.sock"),
+            (&["up1/x.sock"], None, "up1/x.sock"),
+        ] {
+            assert_eq!(meant(files, &which(Some("x"), name), false).unwrap(), [expected], "{files:?} {name:?}");
+        }
+    }
+
+    #[test]
+    fn a_switch_that_was_killed_while_it_was_asked_is_said_to_be_gone_and_of_its_lab_what_to_do() {
+        let root = tempfile::tempdir().unwrap();
+        let request = Request::Show(crate::control::Show::Ports);
+        let said = |path: &str, is_up: bool| {
+            let socket = root.path().join(path);
+            fs::create_dir_all(socket.parent().unwrap()).unwrap();
+            let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+            let killed = std::thread::spawn(move || {
+                let (stream, _) = listener.accept().unwrap();
+                // Until something is there that is never read.
+                let mut fds = [nix::poll::PollFd::new(std::os::fd::AsFd::as_fd(&stream), nix::poll::PollFlags::POLLIN)];
+                nix::poll::poll(&mut fds, nix::poll::PollTimeout::from(10_000_u16)).unwrap();
+            });
+            let error = runtime::query(&socket, &request).unwrap_err();
+            killed.join().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+            no_answer(root.path(), |_| is_up, &socket, &error).message
+        };
+        assert_eq!(said("old/x.sock", false), ENDED);
+        for (path, is_up) in [("alone.sock", false), ("up1/x.sock", true)] {
+            let expected =
+                "Connection reset by peer (os error 104); no switch is running there: start it with `weft run`";
+            assert_eq!(said(path, is_up), format!("{}: {expected}", root.path().join(path).display()));
+        }
     }
 }

@@ -3,7 +3,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use super::{HelloOptions, PortConfig, QueueOptions, SwitchConfig, place};
+use super::{HelloOptions, PortConfig, QueueOptions, SwitchConfig, file, place};
 use crate::id::{MAX_PORTS, PortId, PortMask};
 
 /// Which interface stands at each [`PortId`] of a running switch. A port keeps its number as long as it
@@ -75,17 +75,26 @@ pub struct Plan {
     pub summary: Vec<String>,
 }
 
-/// Keys that only a restart can change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fixed(pub Vec<String>);
+/// What differs and can't change while the switch runs, as it is in the switch that does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fixed {
+    /// What only a restart can change: like `` `caft.slots = 65536` ``.
+    pub keys: Vec<String>,
+    /// Of ports, by interface, what those can change that are taken out and added again.
+    pub ports: Vec<(String, String)>,
+}
 
 impl fmt::Display for Fixed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "a running switch keeps its {}: restart it to change that, or put back what it was",
-            self.0.join(", ")
-        )
+        let of_ports = self.ports.iter().map(|(name, key)| format!("{key} of port `{name}`"));
+        let kept: Vec<_> = self.keys.iter().cloned().chain(of_ports).collect();
+        write!(f, "a running switch keeps {}: ", kept.join(", "))?;
+        if !self.keys.is_empty() {
+            return f.write_str("restart it to change that");
+        }
+        let names: BTreeSet<_> = self.ports.iter().map(|(name, _)| format!("`weft port del {name}`")).collect();
+        let commands: Vec<_> = names.into_iter().collect();
+        write!(f, "to change that say {}, and reload it again", commands.join(", "))
     }
 }
 
@@ -97,7 +106,7 @@ impl std::error::Error for Fixed {}
 /// # Errors
 /// The keys that differ and can't change while the switch runs.
 pub fn diff(old: &SwitchConfig, layout: &Layout, new: &SwitchConfig) -> Result<Plan, Fixed> {
-    let mut fixed = fixed_keys(old, new);
+    let mut fixed = Fixed { keys: fixed_keys(old, new), ports: place::fixed_numbers(old, new) };
     let mut plan = Plan { layout: layout.clone(), commands: Vec::new(), summary: Vec::new() };
     for gone in old.ports.iter().filter(|p| new.port(&p.interface).is_none()) {
         if let Some(id) = layout.port(&gone.interface) {
@@ -118,18 +127,21 @@ pub fn diff(old: &SwitchConfig, layout: &Layout, new: &SwitchConfig) -> Result<P
             None => {
                 let id = plan.layout.add(layout, name);
                 plan.commands.push(Command::AddPort(id, port.clone()));
-                plan.summary.push(format!("port `{name}` added"));
+                let uplink = port.uplink.filter(|_| new.selector.goes_by_place());
+                let number = uplink.map_or_else(String::new, |number| format!(" as uplink {number}"));
+                plan.summary.push(format!("port `{name}` added{number}"));
             }
             Some(was) if was == port => {}
             Some(was) => {
+                let mut keep = |key| fixed.ports.push((name.clone(), key));
                 if was.kind != port.kind {
-                    fixed.push(format!("`kind` of port `{name}` (but it can be removed and added)"));
+                    keep(format!("`kind = \"{}\"`", was.kind));
                 }
                 if was.mode != port.mode {
-                    fixed.push(format!("`mode` of port `{name}` (but it can be removed and added)"));
+                    keep(format!("`mode = \"{}\"`", was.mode));
                 }
                 if was.pass_to_kernel != port.pass_to_kernel {
-                    fixed.push(format!("`pass_to_kernel` of port `{name}` (but it can be removed and added)"));
+                    keep(format!("`pass_to_kernel = {}`", was.pass_to_kernel));
                 }
                 if let Some(id) = layout.port(name) {
                     plan.commands.push(Command::SetPort(id, port.clone()));
@@ -165,7 +177,7 @@ pub fn diff(old: &SwitchConfig, layout: &Layout, new: &SwitchConfig) -> Result<P
     if addresses(old) != addresses(new) || before != after {
         plan.commands.push(Command::SetForwarding);
     }
-    if fixed.is_empty() { Ok(plan) } else { Err(Fixed(fixed)) }
+    if fixed == Fixed::default() { Ok(plan) } else { Err(fixed) }
 }
 
 /// Routes with the interfaces of their ports: a number may be another interface's afterwards.
@@ -174,28 +186,39 @@ fn routes(config: &SwitchConfig) -> BTreeMap<IpNet, BTreeSet<&str>> {
     config.routes.iter().map(|r| (r.prefix, r.ports.iter().filter_map(interface).collect())).collect()
 }
 
+/// What is at the top of a file, tables and keys, that a running switch keeps.
+const FIXED: [&str; 13] =
+    ["name", "id", "role", "selector", "seed", "mac", "pod", "flowlet", "p4te", "hula", "caft", "pl2", "runtime"];
+
 fn fixed_keys(old: &SwitchConfig, new: &SwitchConfig) -> Vec<String> {
-    let (a, b) = (&old.runtime, &new.runtime);
-    let keys = [
-        ("name", old.name != new.name),
-        ("id", old.id != new.id),
-        ("role", old.role != new.role),
-        ("selector", old.selector != new.selector),
-        ("seed", old.seed != new.seed),
-        ("mac", old.mac != new.mac),
-        ("flowlet", old.flowlet != new.flowlet),
-        ("p4te", old.p4te != new.p4te),
-        ("hula", old.hula != new.hula),
-        ("caft", old.caft != new.caft),
-        ("pl2", old.pl2 != new.pl2),
-        ("runtime.poll", a.poll != b.poll),
-        ("runtime.workers", a.workers != b.workers),
-        ("runtime.core", a.core != b.core),
-        ("runtime.frames", a.frames != b.frames),
-        ("runtime.control", a.control != b.control),
-    ];
-    let mut fixed: Vec<_> = keys.iter().filter(|(_, differs)| *differs).map(|(key, _)| format!("`{key}`")).collect();
-    fixed.extend(place::fixed(old, new));
+    let (was, is) = (keys(old), keys(new));
+    let all: BTreeSet<_> = was.keys().chain(is.keys()).collect();
+    let place = |key: &str| FIXED.iter().position(|top| key.split('.').next() == Some(top));
+    let mut differ: Vec<_> = all.into_iter().filter(|key| was.get(*key) != is.get(*key)).collect();
+    differ.sort_by_key(|key| place(key));
+    let mut fixed: Vec<_> = differ
+        .into_iter()
+        .filter(|key| place(key).is_some())
+        .map(|key| match was.get(key) {
+            Some(value) => format!("`{key} = {value}`"),
+            None => format!("no `{key}`"),
+        })
+        .collect();
+    fixed.extend(place::fixed_count(old, new));
     fixed.extend(super::scheme::pl2::fixed(old, new));
     fixed
+}
+
+/// Every key at the top of a file and of its tables, with what it is, as one writes it.
+fn keys(config: &SwitchConfig) -> BTreeMap<String, String> {
+    let mut keys = BTreeMap::new();
+    for (key, value) in file::table(config) {
+        match value {
+            toml::Value::Table(table) => {
+                keys.extend(table.into_iter().map(|(inner, value)| (format!("{key}.{inner}"), value.to_string())));
+            }
+            value => _ = keys.insert(key, value.to_string()),
+        }
+    }
+    keys
 }

@@ -163,6 +163,7 @@ impl<'t> Document<'t> {
             (" as i128", ""),
             ("invalid type: map", "invalid type: table"),
             ("invalid type: sequence", "invalid type: list"),
+            ("expected a boolean", "expected true or false"),
             ("expected a sequence", "expected a list, like [\"a\", \"b\"]"),
             (", expected", ": write"),
         ]

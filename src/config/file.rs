@@ -1,5 +1,6 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -11,8 +12,8 @@ use super::error::{ConfigError, Document, Found, Place, Table, label};
 use super::scheme::FilePl2;
 use super::tables::{FileCaft, FileFlowlet, FileHello, FileHula, FileP4te, FileQueues, FileTables};
 use super::{
-    FRAMES, HelloMode, MTU, Pod, PollMode, PortConfig, RouteConfig, RuntimeOptions, Segment, Selector, SwitchConfig,
-    Tables, UPLINK, UPLINKS, WORKERS, XdpMode, default_hello, derived_mac, derived_seed,
+    FRAMES, Fraction, HelloMode, MTU, Pod, PollMode, PortConfig, RouteConfig, RuntimeOptions, Segment, Selector,
+    SwitchConfig, Tables, UPLINK, UPLINKS, WORKERS, XdpMode, default_hello, derived_mac, derived_seed,
 };
 use crate::fault::Faults;
 use crate::id::{PortId, PortKind, Role, SwitchId};
@@ -211,6 +212,24 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A share in `range`; what is none is told that range, and `example`, which lies in it.
+    pub(crate) fn share(
+        &mut self,
+        key: &'static str,
+        value: Option<Text>,
+        range: &RangeInclusive<Fraction>,
+        example: Fraction,
+    ) -> Option<Fraction> {
+        self.text(key, value, |text| {
+            text.parse::<Fraction>().map_err(|_| {
+                let (from, to) = (range.start(), range.end());
+                format!(
+                    "`{text}` is no fraction: write a number from {from} to {to} with at most six decimals, like {example}"
+                )
+            })
+        })
+    }
+
     /// A value whose own error doesn't say what to write.
     pub(crate) fn text_as<T: FromStr>(
         &mut self,
@@ -398,6 +417,11 @@ pub(super) fn write(config: &SwitchConfig) -> String {
             .collect(),
     };
     toml::to_string(&file).expect("tables of strings and numbers are always TOML")
+}
+
+/// The same as keys and values.
+pub(super) fn table(config: &SwitchConfig) -> toml::Table {
+    write(config).parse().expect("what was written is TOML")
 }
 
 fn families(ipv4: Option<Ipv4Net>, ipv6: Option<Ipv6Net>) -> FileFamilies {

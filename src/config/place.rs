@@ -62,18 +62,35 @@ impl SwitchConfig {
 
 impl SwitchConfig {
     /// Why a running switch of this configuration can't have `port` beside its own, for its number among the uplinks:
-    /// a sentence with what to do instead. `None` if that is no reason.
-    pub fn no_uplink_for(&self, port: &super::PortConfig) -> Option<String> {
+    /// a sentence with what to do instead. `None` if that is no reason. `had` is the number that the port had when it was
+    /// there before.
+    pub fn no_uplink_for(&self, port: &super::PortConfig, had: Option<u8>) -> Option<String> {
         if port.kind != PortKind::Up || !self.selector.goes_by_place() {
             return None;
         }
         let (count, interface) = (self.uplink_count(), &port.interface);
-        let taken: u64 = self.uplink_numbers().into_iter().flatten().fold(0, |bits, n| bits | bit(n));
+        let numbers = self.uplink_numbers();
+        let taken: u64 = numbers.iter().flatten().fold(0, |bits, n| bits | bit(*n));
         let free = (0..count).find(|n| taken & bit(*n) == 0);
+        let wanted = port.uplink.or(had);
+        let owner = self.ports.iter().zip(&numbers).find(|(_, number)| wanted.is_some() && **number == wanted);
+        if let (Some(wanted), Some((owner, _)), None) = (wanted, owner, free) {
+            return Some(format!(
+                "port `{interface}` can't be uplink {wanted}, for port `{0}` is: \
+                 take that out first, with `weft port del {0}`",
+                owner.interface
+            ));
+        }
         match (port.uplink, free) {
             (Some(number), Some(free)) if number >= count => Some(format!(
                 "port `{interface}` can't be uplink {number}: the switch has {count}, numbered from 0; \
                  say --uplink {free}, which is free"
+            )),
+            // What no configuration may say is for the rules.
+            (Some(number), None) if !UPLINK.contains(&number) => None,
+            (_, None) if count == *UPLINKS.end() => Some(format!(
+                "port `{interface}` would be an uplink more than the {count} that a switch can have: \
+                 take one out first, with `weft port del`"
             )),
             (number, None) => Some(format!(
                 "port `{interface}` would be an uplink more than the {count} that the running switch has: \
@@ -275,28 +292,26 @@ fn check_numbers(config: &SwitchConfig, found: &mut Found) {
     }
 }
 
-/// What a running switch would have to change that goes by pod and uplinks, for [`super::diff`].
-pub(super) fn fixed(old: &SwitchConfig, new: &SwitchConfig) -> Vec<String> {
-    let mut fixed = Vec::new();
-    if old.pod != new.pod {
-        fixed.push("`pod`".into());
-    }
-    // Nothing else looks at them.
-    if !old.selector.goes_by_place() {
-        return fixed;
-    }
+/// The number of uplinks that a running switch would have to change, for [`super::diff`].
+pub(super) fn fixed_count(old: &SwitchConfig, new: &SwitchConfig) -> Option<String> {
     let (was, is) = (old.uplink_count(), new.uplink_count());
-    if was != is {
-        fixed.push(format!("`uplinks` (uplinks = {was} at the top keeps it)"));
+    // Nothing else looks at it.
+    (old.selector.goes_by_place() && was != is).then(|| format!("`uplinks = {was}`"))
+}
+
+/// The uplinks, by interface, whose numbers would change, with those they have.
+pub(super) fn fixed_numbers(old: &SwitchConfig, new: &SwitchConfig) -> Vec<(String, String)> {
+    if !old.selector.goes_by_place() {
+        return Vec::new();
     }
     let (was, is) = (old.uplink_numbers(), new.uplink_numbers());
+    let mut fixed = Vec::new();
     for (port, is) in new.ports.iter().zip(is) {
         let there = old.port(&port.interface).and_then(|PortId(i)| *was.get(usize::from(i))?);
         if let (Some(was), Some(is)) = (there, is)
             && was != is
         {
-            let name = &port.interface;
-            fixed.push(format!("`uplink` of port `{name}` (uplink = {was} keeps it; it can be removed and added)"));
+            fixed.push((port.interface.clone(), format!("`uplink = {was}`")));
         }
     }
     fixed

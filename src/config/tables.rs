@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::error::{Document, Found, Place, Table};
 use super::file::{Int, Reader, Text, out_of_range};
 use super::scheme::pl2::QUEUE;
-use super::scheme::{DEPTH_STEP, DscpSet, FLOW_SLOTS, FilePl2, Fraction, MAX_DSCP, MAX_TORS, read_tpid, write_tpid};
+use super::scheme::{
+    DEPTH_STEP, DRE_ALPHA, DscpSet, FLOW_SLOTS, FilePl2, MAX_DSCP, MAX_TORS, SHARE, read_tpid, write_tpid,
+};
 use super::{
     AckRule, CaftOptions, ConfigError, FlowletOptions, HELLO_MULTIPLIER, HelloOptions, HulaOptions, P4teOptions,
     Pl2Options, QUEUE_PACKETS, QueueOptions, RateAdaptation, check,
@@ -229,11 +231,15 @@ fn read_p4te(file: FileP4te, found: &mut Found) -> P4teOptions {
         delta,
         depth_step: reader.int("depth_step", file.depth_step, DEPTH_STEP).unwrap_or(delta),
         flowlet_gap: reader.text("flowlet_gap", file.flowlet_gap, Duration::from_str).unwrap_or(default.flowlet_gap),
-        cir: reader.text("cir", file.cir, Fraction::from_str).unwrap_or(default.cir),
-        pir: reader.text("pir", file.pir, Fraction::from_str).unwrap_or(default.pir),
+        cir: reader.share("cir", file.cir, &SHARE, default.cir).unwrap_or(default.cir),
+        pir: reader.share("pir", file.pir, &SHARE, default.pir).unwrap_or(default.pir),
         burst: reader.text("burst", file.burst, Duration::from_str).unwrap_or(default.burst),
-        safe_short: reader.text("safe_short", file.safe_short, Fraction::from_str).unwrap_or(default.safe_short),
-        safe_large: reader.text("safe_large", file.safe_large, Fraction::from_str).unwrap_or(default.safe_large),
+        safe_short: reader
+            .share("safe_short", file.safe_short, &SHARE, default.safe_short)
+            .unwrap_or(default.safe_short),
+        safe_large: reader
+            .share("safe_large", file.safe_large, &SHARE, default.safe_large)
+            .unwrap_or(default.safe_large),
         class_burst: reader.text("class_burst", file.class_burst, Duration::from_str).unwrap_or(default.class_burst),
         large_dscp: file.large_dscp.map_or(default.large_dscp, |list| read_dscps(&mut reader, list)),
         large_after: reader.text("large_after", file.large_after, Bytes::from_str).unwrap_or(default.large_after),
@@ -283,7 +289,9 @@ fn read_caft(file: FileCaft, found: &mut Found) -> CaftOptions {
     CaftOptions {
         tpid: reader.text("tpid", file.tpid, read_tpid).unwrap_or(default.tpid),
         dre_period,
-        dre_alpha: reader.text("dre_alpha", file.dre_alpha, Fraction::from_str).unwrap_or(default.dre_alpha),
+        dre_alpha: reader
+            .share("dre_alpha", file.dre_alpha, &DRE_ALPHA, default.dre_alpha)
+            .unwrap_or(default.dre_alpha),
         dre_scale: file.dre_scale.unwrap_or(default.dre_scale),
         timeout,
         slots: reader.int("slots", file.slots, FLOW_SLOTS).unwrap_or(default.slots),

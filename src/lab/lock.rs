@@ -15,6 +15,17 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::unistd::Pid;
 
+/// Who holds a lab's lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Holder {
+    /// Nobody, or a process that is past its end.
+    Nobody,
+    /// A process that noted no number: `up`, before it has started the switches.
+    Unnamed,
+    /// The switches' process.
+    Process(Pid),
+}
+
 /// A lock file, open; whether it is held is up to [`LockFile::try_lock`].
 #[derive(Debug)]
 pub(super) struct LockFile(File);
@@ -58,14 +69,36 @@ impl LockFile {
     /// The noted process, if it has this very file open: so it can't be a stranger that was given a
     /// dead process's number.
     pub(super) fn pid(&self) -> Option<Pid> {
+        let pid = self.noted()?;
+        self.is_open_in(pid).ok()?.then_some(pid)
+    }
+
+    /// Who holds the lock and lives.
+    pub(super) fn holder(&self) -> io::Result<Holder> {
+        if !self.is_locked()? {
+            return Ok(Holder::Nobody);
+        }
+        let Some(pid) = self.noted() else { return Ok(Holder::Unnamed) };
+        let has_it = match self.is_open_in(pid) {
+            // Whose files we may not see is not for that a dead one.
+            Err(e) => e.kind() == io::ErrorKind::PermissionDenied,
+            Ok(has_it) => has_it,
+        };
+        // One that was killed holds its lock until the kernel has taken its sockets apart, for a second and more.
+        Ok(if has_it && !is_exiting(pid) { Holder::Process(pid) } else { Holder::Nobody })
+    }
+
+    fn noted(&self) -> Option<Pid> {
         let mut text = [0; 32];
         let len = self.0.read_at(&mut text, 0).ok()?;
         let pid: i32 = std::str::from_utf8(&text[..len]).ok()?.trim().parse().ok().filter(|pid| *pid > 0)?;
-        let own = self.0.metadata().ok()?;
-        let open_there = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten().any(|entry| {
-            fs::metadata(entry.path()).is_ok_and(|file| (file.dev(), file.ino()) == (own.dev(), own.ino()))
-        });
-        open_there.then(|| Pid::from_raw(pid))
+        Some(Pid::from_raw(pid))
+    }
+
+    fn is_open_in(&self, pid: Pid) -> io::Result<bool> {
+        let own = self.0.metadata()?;
+        let same = |file: fs::Metadata| (file.dev(), file.ino()) == (own.dev(), own.ino());
+        Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.flatten().any(|entry| fs::metadata(entry.path()).is_ok_and(same)))
     }
 
     /// Whether `path` still names this file: it may have been removed, or made anew, meanwhile.
@@ -79,10 +112,23 @@ impl LockFile {
 
 /// Whether a process is past its end, as far as its first thread goes: what it has open, its locks too, may still be
 /// there.
-pub(super) fn is_exiting(pid: Pid) -> bool {
+fn is_exiting(pid: Pid) -> bool {
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => says_exiting(&stat),
+        Err(e) => is_no_process(&e),
+    }
+}
+
+/// Whether that is how the kernel says that a process is no more, before or after its file was opened. What may not
+/// be read tells nothing.
+fn is_no_process(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
+}
+
+/// The same of a `/proc/PID/stat`.
+fn says_exiting(stat: &str) -> bool {
     /// PF_EXITING of include/linux/sched.h.
     const EXITING: u64 = 1 << 2;
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
     // proc_pid_stat(5): the name in brackets may hold any byte; `flags` is the seventh word behind it.
     let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u64>().ok());
     flags.is_some_and(|flags| flags & EXITING != 0)
@@ -151,6 +197,29 @@ mod tests {
         }
         child.wait().unwrap();
         assert!(is_exiting(pid), "it is no more");
+        for (errno, gone) in
+            [(Errno::ENOENT, true), (Errno::ESRCH, true), (Errno::EACCES, false), (Errno::EMFILE, false)]
+        {
+            assert_eq!(is_no_process(&errno.into()), gone, "{errno}");
+        }
+    }
+
+    #[test]
+    fn a_lock_has_a_holder_while_that_lives_though_a_dead_ones_lock_is_still_there() {
+        let (_dir, path) = lock_file();
+        let lock = LockFile::create(&path).unwrap();
+        let other = LockFile::open(&path).unwrap();
+        assert_eq!(other.holder().unwrap(), Holder::Nobody);
+        assert!(lock.try_lock().unwrap());
+        assert_eq!(other.holder().unwrap(), Holder::Unnamed);
+        let mut child = Command::new("sleep").arg("60").stdin(lock.for_child().unwrap()).spawn().unwrap();
+        lock.set_pid(child.id()).unwrap();
+        assert_eq!(other.holder().unwrap(), Holder::Process(Pid::from_raw(child.id() as i32)));
+        // Here `lock` stands for what the kernel has not taken apart yet.
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(other.is_locked().unwrap());
+        assert_eq!(other.holder().unwrap(), Holder::Nobody);
     }
 
     #[test]

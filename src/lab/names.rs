@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::LabError;
-use super::lock::LockFile;
+use super::lock::{Holder, LockFile};
 use super::net::Namespace;
 
 /// The lab that is meant when no name is given.
@@ -54,8 +54,8 @@ impl LabName {
 
     /// Whether the lab's process lives, starting or forwarding: it holds the lab's lock.
     pub fn is_running(&self) -> bool {
-        match LockFile::open(&self.state_dir().join("lock")).and_then(|lock| lock.is_locked()) {
-            Ok(locked) => locked,
+        match LockFile::open(&self.state_dir().join("lock")).and_then(|lock| lock.holder()) {
+            Ok(holder) => holder != Holder::Nobody,
             // It is somebody else's, who alone can tell.
             Err(e) => e.kind() == io::ErrorKind::PermissionDenied,
         }

@@ -6,12 +6,11 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::Pid;
 use serde::Serialize;
 
 use super::agents::{self, TAP};
 use super::down::identity;
-use super::lock::{LockFile, is_exiting};
+use super::lock::{Holder, LockFile};
 use super::net::{Namespace, Netlink};
 use super::plan::{EndPlan, Plan};
 use super::{LabError, LabName};
@@ -25,6 +24,8 @@ pub struct LabStatus {
     pub name: String,
     /// Whether the switches' process runs and has said that it forwards.
     pub running: bool,
+    /// Whether it has ended without `down`, which is to remove what it left.
+    pub ended: bool,
     /// That process.
     pub pid: Option<i32>,
     /// All hosts.
@@ -116,11 +117,13 @@ pub fn status(name: &LabName) -> Result<LabStatus, LabError> {
     let dir = name.state_dir();
     let path = dir.join("lock");
     let lock = LockFile::open(&path).map_err(LabError::file("cannot open", &path))?;
-    let locked = lock.is_locked().map_err(LabError::file("cannot read", &path))?;
-    // One that was killed holds its lock until the kernel has taken its sockets apart, for a second and more.
-    let alive = |pid: &Pid| !is_exiting(*pid);
-    let pid = if locked { lock.pid().filter(alive).map(Pid::as_raw) } else { None };
+    let holder = lock.holder().map_err(LabError::file("cannot read", &path))?;
+    let pid = match holder {
+        Holder::Process(pid) => Some(pid.as_raw()),
+        Holder::Nobody | Holder::Unnamed => None,
+    };
     let running = pid.is_some() && dir.join("ready").exists();
+    let ended = holder == Holder::Nobody;
 
     let carriers = carriers(name, &plan)?;
     let has_carrier = |end: &EndPlan| carriers.get(end.node.as_str()).is_some_and(|up| up.contains(&end.interface));
@@ -145,7 +148,8 @@ pub fn status(name: &LabName) -> Result<LabStatus, LabError> {
         pod: switch.pod,
         socket: name.socket(&switch.name),
     });
-    Ok(LabStatus { name: name.to_string(), running, pid, hosts: hosts.collect(), switches: switches.collect(), links })
+    let (name, hosts, switches) = (name.to_string(), hosts.collect(), switches.collect());
+    Ok(LabStatus { name, running, ended, pid, hosts, switches, links })
 }
 
 fn agent(name: &LabName, dir: &Path, host: &str, carriers: &BTreeMap<&str, BTreeSet<String>>) -> AgentStatus {
@@ -181,9 +185,13 @@ impl fmt::Display for LabStatus {
             (true, Some(pid)) => format!("running, process {pid}"),
             (true, None) => "running".into(),
             (false, Some(pid)) => format!("starting, process {pid}"),
-            (false, None) => "not running".into(),
+            (false, None) if self.ended => "not running".into(),
+            (false, None) => "being built".into(),
         };
         writeln!(f, "lab {}: {state}", self.name)?;
+        if let (true, Ok(name)) = (self.ended, self.name.parse()) {
+            writeln!(f, "{}", LabError::LeftBehind(name))?;
+        }
         writeln!(f, "\n{:<12} {:<5} {:>3}  socket", "switch", "role", "pod")?;
         for switch in &self.switches {
             let pod = switch.pod.map_or_else(|| "-".into(), |pod| pod.to_string());

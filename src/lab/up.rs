@@ -143,9 +143,9 @@ impl Claim {
     /// Makes the state directory, locked from the moment it is visible.
     fn take(name: &LabName) -> Result<Claim, LabError> {
         let dir = name.state_dir();
-        let taken = || match LockFile::open(&dir.join("lock")).and_then(|lock| lock.is_locked()) {
-            Ok(true) => LabError::AlreadyUp(name.clone()),
-            _ => LabError::LeftBehind(name.clone()),
+        let taken = || match name.is_running() {
+            true => LabError::AlreadyUp(name.clone()),
+            false => LabError::LeftBehind(name.clone()),
         };
         if dir.exists() {
             return Err(taken());

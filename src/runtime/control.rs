@@ -367,6 +367,9 @@ pub fn query(path: &Path, request: &Request) -> io::Result<String> {
     stream.write_all(&line)?;
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;
+    if !answer.ends_with('\n') {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the switch ended before it had answered"));
+    }
     if let Ok(refusal) = serde_json::from_str::<Refusal>(&answer) {
         return Err(io::Error::other(refusal.error));
     }

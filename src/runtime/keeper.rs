@@ -413,7 +413,7 @@ impl Kept {
             },
             Change::Add(port) => {
                 let (port, routes) = new_port::resolve(&port, &self.config, &self.configured);
-                if let Some(reason) = self.config.no_uplink_for(&port) {
+                if let Some(reason) = new_port::no_uplink_for(&port, &self.config, &self.configured) {
                     return Err(reason);
                 }
                 self.config.with_port(port, &routes)

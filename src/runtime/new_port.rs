@@ -20,7 +20,7 @@ pub(super) fn resolve(new: &NewPort, current: &SwitchConfig, configured: &Switch
         mtu: new.mtu.or(told.and_then(|p| p.mtu)),
         mode: new.mode.or(told.map(|p| p.mode)).unwrap_or_default(),
         enabled: true,
-        pass_to_kernel: new.pass_to_kernel || told.is_some_and(|p| p.pass_to_kernel),
+        pass_to_kernel: new.pass_to_kernel.or(told.map(|p| p.pass_to_kernel)).unwrap_or_default(),
         peer_mac: new.peer_mac.or(told.and_then(|p| p.peer_mac)),
         hello: told.map_or(default_hello(new.kind), |p| p.hello),
         fault: told.map_or(Faults::default(), |p| p.fault),
@@ -38,6 +38,12 @@ pub(super) fn resolve(new: &NewPort, current: &SwitchConfig, configured: &Switch
         _ => new.routes.clone(),
     };
     (port, routes)
+}
+
+/// Why the switch can't have the port as an uplink now, with what to do instead.
+pub(super) fn no_uplink_for(port: &PortConfig, current: &SwitchConfig, configured: &SwitchConfig) -> Option<String> {
+    let known = configured.port(&port.interface);
+    current.no_uplink_for(port, known.and_then(|id| configured.uplink_numbers()[id.index()]))
 }
 
 /// What to say of its uplink, so that the port has the number again that it had: nothing if that comes by itself, or if
@@ -67,7 +73,7 @@ mod tests {
         let ports = ports.map(|(name, kind)| {
             format!(
                 "[[port]]\ninterface = \"{name}\"\nkind = \"{kind}\"\nrate = \"7Mbit\"\nmtu = 1600\nmode = \"generic\"\n\
-                 hello = \"required\"\nfault = \"loss=0.1\"\npeer_mac = \"02:00:00:00:00:07\"\n"
+                 hello = \"required\"\nfault = \"loss=0.1\"\npass_to_kernel = true\npeer_mac = \"02:00:00:00:00:07\"\n"
             )
         });
         let text = format!(
@@ -89,7 +95,7 @@ mod tests {
             mode: None,
             peer_mac: None,
             uplink: None,
-            pass_to_kernel: false,
+            pass_to_kernel: None,
             routes: Vec::new(),
         }
     }
@@ -129,13 +135,26 @@ mod tests {
         let said = NewPort { rate: Some(BitRate(5_000)), routes: vec![prefix], ..bare("u1", PortKind::Up) };
         let (port, routes) = resolve(&said, &less, &configured());
         assert_eq!((port.rate, port.mtu, routes), (BitRate(5_000), Some(1600), vec![prefix]));
+        for (said, passes) in [(None, true), (Some(true), true), (Some(false), false)] {
+            let said = NewPort { pass_to_kernel: said, ..bare("u1", PortKind::Up) };
+            assert_eq!(resolve(&said, &less, &configured()).0.pass_to_kernel, passes);
+        }
         // Another kind of port is another port, and an interface that the file does not have is as by default.
         for new in [bare("u1", PortKind::Down), bare("x", PortKind::Up)] {
             let (port, routes) = resolve(&new, &less, &configured());
             assert_eq!((port.rate, port.mtu, port.uplink, routes), (BitRate(0), None, None, vec![]));
+            assert!(!port.pass_to_kernel);
         }
         // Whoever has the number meanwhile keeps it.
         let taken = add(&less, &NewPort { uplink: Some(1), ..bare("x", PortKind::Up) });
-        assert_eq!(resolve(&bare("u1", PortKind::Up), &taken, &configured()).0.uplink, None);
+        let again = resolve(&bare("u1", PortKind::Up), &taken, &configured()).0;
+        assert_eq!(again.uplink, None);
+        let refused = no_uplink_for(&again, &taken, &configured());
+        let expected = "port `u1` can't be uplink 1, for port `x` is: take that out first, with `weft port del x`";
+        assert_eq!(refused.as_deref(), Some(expected));
+        // With its number free, or another.
+        assert_eq!(no_uplink_for(&again, &less, &configured()), None);
+        let two_less = taken.without_port("u2").unwrap();
+        assert_eq!(no_uplink_for(&again, &two_less, &configured()), None);
     }
 }

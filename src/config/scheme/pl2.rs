@@ -298,5 +298,5 @@ fn rates(ports: &[PortConfig], found: &mut Found) {
 pub(in crate::config) fn fixed(old: &SwitchConfig, new: &SwitchConfig) -> Option<String> {
     let rate = |config: &SwitchConfig| config.ports.iter().find(|port| port.kind == PortKind::Host).map(|p| p.rate);
     let (was, is) = (rate(old)?, rate(new)?);
-    (old.pl2.enabled && was != is).then(|| format!("`rate` of host ports ({was}), of which PL2's slots are made"))
+    (old.pl2.enabled && was != is).then(|| format!("`rate = \"{was}\"` of host ports, of which PL2's slots are made"))
 }
