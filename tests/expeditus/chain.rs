@@ -205,7 +205,7 @@ fn what_goes_to_a_core_without_a_link_to_the_pod_is_lost_and_flows_go_on_by_thei
     }
     assert!(lost > 0 && found > 0, "{lost} lost, {found} found");
     assert_eq!(net.counters("tor0-1").moved + net.counters("tor0-1").stayed, found);
-    assert_eq!(net.drops("core0", DropReason::EmptyGroup), lost);
+    assert_eq!(net.drops("core0", DropReason::LostMessage), lost);
 
     // Towards that pod a request, and its packet with it, is lost as well.
     let back: Vec<_> = (6_000..6_032).map(|port| net.flow(TO, FROM, port, false, 0)).collect();
