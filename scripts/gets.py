@@ -5,10 +5,11 @@
   gets.py send ADDRESS PORT --value B --seconds S --rate R --seed N [--connections C] [--go FILE]
 
 Keys of 64 bytes, values of B. `send` opens C connections, says `connected` (on standard error), waits until there is a
-FILE, and measures for S seconds, after a fifth of a second that does not count. On each connection GETs are due as a Poisson process, all together R a second, drawn from the
-seed alone, and at most one is out (no pipelining). A GET's time counts from the call that sends it to the last byte of
-the answer; if the connection still waited for the one before when it was due, from when it was due, so that a stall is
-not measured once for all that it holds up. Those not answered a second after the end count with the time until then.
+FILE, and measures for S seconds, after a fifth of a second that does not count. On each connection GETs are due as a
+Poisson process, all together R a second, drawn from the seed alone, and at most one is out (no pipelining). A GET's
+time counts from the call that sends it to the last byte of the answer; if its connection was still waiting for the one
+before when it was due, from when it was due: a stall counts for every GET that it holds up. Those not answered a
+second after the end count with the time until then.
 
 Prints one JSON object: `gets` that were due, how many of them were `answered`, percentiles `p50_us` and `p99_us` by
 nearest rank, and `p50_least` and `p99_least`: whether GETs without an answer make that a lower bound.
@@ -46,7 +47,7 @@ def fill(options):
             connection.sendall(head + bytes(options.value) + b"\r\n")
             answer = answers.readline()
             if answer != b"STORED\r\n":
-                sys.exit(f"gets.py: {options.address} does not store a value of {options.value} bytes: {answer.decode().strip()}")
+                sys.exit(f"gets.py: the server does not store {options.value} bytes: {answer.decode().strip()}")
 
 
 class Connection:
@@ -54,7 +55,8 @@ class Connection:
 
     def __init__(self, options, seed):
         self.socket = connect(options)
-        self.draw = random.Random(seed)
+        # Two, so that due times don't depend on how many were asked.
+        self.draw, self.pick = random.Random(seed), random.Random(seed)
         self.gap = options.connections / options.rate
         self.value = options.value
         self.due = self.start = None  # ns: of the next GET, and from when the one that is out counts
@@ -65,7 +67,7 @@ class Connection:
         self.due += int(self.draw.expovariate(1 / self.gap) * 1e9)
 
     def ask(self, was_busy):
-        asked = key(self.value, self.draw.randrange(KEYS))
+        asked = key(self.value, self.pick.randrange(KEYS))
         self.left = len(b"VALUE %s 0 %d\r\n" % (asked, self.value)) + self.value + len(b"\r\nEND\r\n")
         line = b"get %s\r\n" % asked
         self.start = self.due if was_busy else time.perf_counter_ns()
