@@ -99,7 +99,8 @@ end_jobs() {
     local running
     mapfile -t running < <(jobs -pr)
     [[ ${#running[@]} -eq 0 ]] || kill "${running[@]}" 2>/dev/null || true
-    wait 2>/dev/null || true
+    # A signal that came just before ends a wait before its time.
+    until wait 2>/dev/null || true && [[ -z $(jobs -pr) ]]; do sleep 0.05; done
 }
 
 fail() {
@@ -110,7 +111,7 @@ fail() {
 # start OUTPUT HOST COMMAND...: in the host's namespace, in the background, its output in a file and its errors in
 # OUTPUT.errors. The job is in $!.
 start() {
-    timeout "$patience" "$bin" lab exec --name "$lab" "$2" -- "${@:3}" >"$1" 2>"$1.errors" 3>&- &
+    timeout --kill-after=5 "$patience" "$bin" lab exec --name "$lab" "$2" -- "${@:3}" >"$1" 2>"$1.errors" 3>&- &
 }
 
 # at OUTPUT HOST COMMAND...: the same, and waits, so that a signal is acted on at once.
