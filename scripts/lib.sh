@@ -68,3 +68,73 @@ plain_tests() {
     comm -23 <(ls tests/*.rs tests/*/main.rs |
         sed -E 's|^tests/([^/.]+).*|\1|' | sort -u) <(privileged_tests)
 }
+
+# What follows is for scripts that measure in a lab. They set `bin`, the weft binary, and `patience`, the seconds
+# after which a command in the lab is ended.
+
+# begin_lab PREFIX: gives `lab`, a name for the lab, and `dir`, a directory, and sees to it that both and all jobs
+# are removed at the end, also after a signal. A script that is about to bring the lab up sets `lab_tried=yes`.
+begin_lab() {
+    lab=$1$$
+    dir=$(mktemp -d)
+    lab_tried=no
+    exec 3>&1 # a trap runs with the redirections of the command that it interrupts
+    trap end_lab EXIT
+    # A signal may come twice, to the process and to its group: the second must not end what the first began.
+    trap "trap '' INT TERM HUP; exit 130" INT
+    trap "trap '' INT TERM HUP; exit 143" TERM HUP
+}
+
+end_lab() {
+    local status=$?
+    trap '' INT TERM HUP
+    exec >&3
+    end_jobs
+    [[ $lab_tried == no ]] || "$bin" lab down --name "$lab" >/dev/null || true
+    rm -rf "$dir"
+    exit "$status"
+}
+
+end_jobs() {
+    local running
+    mapfile -t running < <(jobs -pr)
+    [[ ${#running[@]} -eq 0 ]] || kill "${running[@]}" 2>/dev/null || true
+    # A signal that came just before ends a wait before its time.
+    until wait 2>/dev/null || true && [[ -z $(jobs -pr) ]]; do sleep 0.05; done
+}
+
+fail() {
+    warn "$@"
+    exit 1
+}
+
+# start OUTPUT HOST COMMAND...: in the host's namespace, in the background, its output in a file and its errors in
+# OUTPUT.errors. The job is in $!.
+start() {
+    timeout --kill-after=5 "$patience" "$bin" lab exec --name "$lab" "$2" -- "${@:3}" >"$1" 2>"$1.errors" 3>&- &
+}
+
+# at OUTPUT HOST COMMAND...: the same, and waits, so that a signal is acted on at once.
+at() {
+    start "$@"
+    wait $!
+}
+
+# await WORD FILE...: until a line of each says it.
+await() {
+    local file deadline=$((SECONDS + 15))
+    for file in "${@:2}"; do
+        until grep -qs "$1" "$file"; do
+            [[ $SECONDS -lt $deadline ]] || fail "not $1: $(cat "$file" "$file.errors" 2>/dev/null)"
+            sleep 0.05
+        done
+    done
+}
+
+# await_ping HOST ADDRESS WHAT
+await_ping() {
+    local deadline=$((SECONDS + 15))
+    until at "$dir/ping" "$1" ping -nqc 1 -W 1 "$2"; do
+        [[ $SECONDS -lt $deadline ]] || fail "$3: $1 gets no ping reply from $2"
+    done
+}
