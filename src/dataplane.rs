@@ -403,6 +403,8 @@ pub fn rack_config(config: &SwitchConfig, mtus: &[u16]) -> Option<RackConfig> {
         mode: o.mode,
         slot_ns: slot_ns(mtu, rate).expect("a rate that was checked"),
         max_burst: o.k,
+        // Room for a host whose messages are lost more than once.
+        max_reserved: (4 * o.max_outstanding).max(o.k.into()),
         notify: o.notify,
         drop_rogues: o.drop_rogue,
         ..BookConfig::default()

@@ -24,6 +24,7 @@ const CONFIG: BookConfig = BookConfig {
     slot_ns: SLOT as u32,
     max_burst: 4,
     max_pending: 4096,
+    max_reserved: 1 << 20,
     grace: MILLIS,
     notify: false,
     drop_rogues: false,

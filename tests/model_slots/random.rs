@@ -159,10 +159,11 @@ proptest! {
         mode in prop::sample::select(MODES.to_vec()),
         max_pending in prop::sample::select(vec![2u16, 3, 4096]),
         max_burst in prop::sample::select(vec![1u16, 4]),
+        max_reserved in prop::sample::select(vec![4u32, 7, 12, 1 << 20]),
         drop_rogues: bool,
         ops in ops(),
     ) {
-        let config = BookConfig { mode, max_pending, max_burst, drop_rogues, ..CONFIG };
+        let config = BookConfig { mode, max_pending, max_burst, max_reserved, drop_rogues, ..CONFIG };
         let (mut book, mut model, mut now) = (book(config), Reference::new(config), 0);
         for op in &ops {
             step(&mut book, &mut model, &mut now, op)?;

@@ -29,7 +29,7 @@ pub struct Entry {
     pub k_left: u16,
     pub output: u8,
     pub deadline: u64,
-    end: u64,
+    ends: (u64, u64),
     reset: bool,
     released: bool,
 }
@@ -58,6 +58,8 @@ pub struct Reference {
     pub underflows: u64,
     free_from: BTreeMap<(Side, u8), u64>,
     busy: BTreeSet<(Side, u8, u64)>,
+    /// By ingress: output, slot.
+    taken: BTreeMap<u8, BTreeSet<(u8, u64)>>,
     operations: u64,
 }
 
@@ -72,6 +74,7 @@ impl Reference {
             underflows: 0,
             free_from: BTreeMap::new(),
             busy: BTreeSet::new(),
+            taken: BTreeMap::new(),
             operations: 0,
         }
     }
@@ -116,7 +119,7 @@ impl Reference {
             if epoch != 0 {
                 return Err(Refusal::Stale);
             }
-            for key in self.keys_of(ingress, conn) {
+            for key in self.keys_of(ingress, conn).into_iter().rev() {
                 self.drop_entry(key);
             }
             self.known.get_mut(&(ingress, conn)).unwrap().finished = 0;
@@ -129,9 +132,9 @@ impl Reference {
         let (t_in, t_out, start) = self.times(now, ingress, output, k).ok_or(Refusal::Full)?;
         let slots = u64::from(t_in.max(t_out)) + u64::from(k);
         let deadline = now + slots * u64::from(self.config.slot_ns) + self.config.grace;
-        let end = start + u64::from(k);
+        let ends = (start.0 + u64::from(k), start.1 + u64::from(k));
         self.entries
-            .insert((ingress, conn, seq), Entry { k_left: k, output, deadline, end, reset: false, released: false });
+            .insert((ingress, conn, seq), Entry { k_left: k, output, deadline, ends, reset: false, released: false });
         self.known.get_mut(&(ingress, conn)).unwrap().taken_back = 0;
         Ok((k, t_in, t_out))
     }
@@ -152,19 +155,28 @@ impl Reference {
         Ok(())
     }
 
-    fn times(&mut self, now: u64, ingress: u8, output: u8, k: u16) -> Option<(u32, u32, u64)> {
+    fn times(&mut self, now: u64, ingress: u8, output: u8, k: u16) -> Option<(u32, u32, (u64, u64))> {
+        if self.in_slots(ingress) + u32::from(k) > self.config.max_reserved {
+            return None;
+        }
         let (slot, k) = (now / u64::from(self.config.slot_ns), u64::from(k));
         match self.config.mode {
-            SlotMode::Counter => Some((self.in_slots(ingress), self.out_slots(output), 0)),
+            SlotMode::Counter => Some((self.in_slots(ingress), self.out_slots(output), (0, 0))),
             SlotMode::Clock => {
-                let mut after = |side, port| {
-                    let start = slot.max(self.free_from.get(&(side, port)).copied().unwrap_or(0));
-                    self.free_from.insert((side, port), start + k);
-                    (start - slot) as u32
-                };
-                Some((after(Side::In, ingress), after(Side::Out, output), 0))
+                let after = |side, port| slot.max(self.free_from.get(&(side, port)).copied().unwrap_or(0));
+                let starts = (after(Side::In, ingress), after(Side::Out, output));
+                if starts.0.max(starts.1) + k > slot + 4_080 || !self.may_take(slot, ingress, k) {
+                    return None;
+                }
+                self.free_from.insert((Side::In, ingress), starts.0 + k);
+                self.free_from.insert((Side::Out, output), starts.1 + k);
+                self.taken.entry(ingress).or_default().extend((starts.1..starts.1 + k).map(|at| (output, at)));
+                Some(((starts.0 - slot) as u32, (starts.1 - slot) as u32, starts))
             }
             SlotMode::Window => {
+                if !self.may_take(slot, ingress, k) {
+                    return None;
+                }
                 let free = |s: &u64| {
                     !self.busy.contains(&(Side::In, ingress, *s)) && !self.busy.contains(&(Side::Out, output, *s))
                 };
@@ -172,9 +184,18 @@ impl Reference {
                 for s in start..start + k {
                     self.busy.extend([(Side::In, ingress, s), (Side::Out, output, s)]);
                 }
-                Some(((start - slot) as u32, (start - slot) as u32, start))
+                self.taken.entry(ingress).or_default().extend((start..start + k).map(|at| (output, at)));
+                Some(((start - slot) as u32, (start - slot) as u32, (start, start)))
             }
         }
+    }
+
+    /// Whether `k` more than the slots that `ingress` took, and that are not of a span of 16 that has passed, are in
+    /// bounds.
+    fn may_take(&mut self, slot: u64, ingress: u8, k: u64) -> bool {
+        let taken = self.taken.entry(ingress).or_default();
+        taken.retain(|(_, at)| *at >= slot / 16 * 16);
+        taken.len() as u64 + k <= u64::from(self.config.max_reserved)
     }
 
     pub fn arrived(&mut self, ingress: u8, output: Option<u8>, (low, closes, last): (u32, bool, bool)) -> Seen {
@@ -258,7 +279,9 @@ impl Reference {
     }
 
     pub fn link_down(&mut self, port: u8) {
-        for key in self.entries.keys().filter(|(ingress, ..)| *ingress == port).copied().collect::<Vec<_>>() {
+        let mut gone: Vec<Key> = self.entries.keys().filter(|(ingress, ..)| *ingress == port).copied().collect();
+        gone.sort_by_key(|key| std::cmp::Reverse(self.entries[key].ends.1));
+        for key in gone {
             self.drop_entry(key);
         }
         self.known.retain(|(ingress, _), _| *ingress != port);
@@ -271,6 +294,7 @@ impl Reference {
         self.known.clear();
         self.free_from.clear();
         self.busy.clear();
+        self.taken.clear();
     }
 
     fn keys_of(&self, ingress: u8, conn: u32) -> Vec<Key> {
@@ -289,11 +313,29 @@ impl Reference {
     /// The last `slots` of a reservation are nobody's.
     fn cut(&mut self, key: Key, slots: u16) {
         let entry = self.entries.get_mut(&key).unwrap();
-        for slot in entry.end - u64::from(slots)..entry.end {
-            self.busy.remove(&(Side::In, key.0, slot));
-            self.busy.remove(&(Side::Out, entry.output, slot));
+        let (count, (end_in, end_out)) = (u64::from(slots), entry.ends);
+        let mut is_free = true;
+        match self.config.mode {
+            SlotMode::Counter => return entry.k_left -= slots,
+            SlotMode::Clock => {
+                for (side, port, end) in [(Side::In, key.0, end_in), (Side::Out, entry.output, end_out)] {
+                    let last = self.free_from.get(&(side, port)) == Some(&end);
+                    if last {
+                        self.free_from.insert((side, port), end - count);
+                    }
+                    is_free = last;
+                }
+            }
+            SlotMode::Window => {
+                (end_in - count..end_in).for_each(|slot| _ = self.busy.remove(&(Side::In, key.0, slot)));
+                (end_out - count..end_out).for_each(|slot| _ = self.busy.remove(&(Side::Out, entry.output, slot)));
+            }
         }
-        entry.end -= u64::from(slots);
+        if is_free {
+            let taken = self.taken.entry(key.0).or_default();
+            (end_out - count..end_out).for_each(|slot| _ = taken.remove(&(entry.output, slot)));
+        }
+        entry.ends = (end_in - count, end_out - count);
         entry.k_left -= slots;
     }
 

@@ -70,8 +70,14 @@ fn a_grant_says_what_the_table_of_formats_says() {
 
         let refused = book.reserve(Instant(950), A, None, &Control { seq: 2, ..asked });
         let nack = Flags { nack: true, ..flags };
-        let expected = Control { flags: nack, seq: 2, k: 0, t_in: 0, t_out: 0, t_sw: 950, ..grt };
+        let expected = Control { flags: nack, seq: 2, k: 0, t_in: 0xffff_ffff, t_out: 0xffff_ffff, t_sw: 950, ..grt };
         assert_eq!((refused.grant, refused.notify), (expected, None), "nowhere: nobody to tell");
+        assert!(refused.grant.is_no_route() && !grt.is_no_route());
+        let full = SlotBook::new(&BookConfig { mode, max_pending: 1, ..CONFIG }, 7).map(|mut book| {
+            book.reserve(Instant(950), A, Some(B), &rsv(1, 1, 3));
+            book.reserve(Instant(950), A, Some(B), &Control { seq: 2, ..asked }).grant
+        });
+        assert_eq!(full, Ok(Control { t_in: 0, t_out: 0, ..expected }), "for now");
     }
 }
 
@@ -375,4 +381,60 @@ fn a_link_that_is_down_frees_its_senders_slots_and_a_restart_all() {
     let mut last = SlotBook::new(&CONFIG, u16::MAX).unwrap();
     last.restart();
     assert_eq!(last.epoch(), 1, "0 stands for none");
+}
+
+/// One host, 32 slots of 12,304 ns at most, for a second: RSV and REL, each pair 168 bytes of wire at 1 Gbit/s
+/// (1,344 ns), at times with another host's request in between, so that what is given back is before that's time. The
+/// other asks again when its window has passed. Nobody waits for more than those 32 slots, the other's 4, and a span of 16.
+#[test]
+fn a_host_that_only_asks_and_gives_back_moves_no_output_beyond_its_bound() {
+    for mode in [SlotMode::Clock, SlotMode::Window] {
+        let mut book = book(BookConfig { mode, slot_ns: 12_304, max_reserved: 32, ..CONFIG });
+        let (mut most, mut others, mut busy) = (0, 0, 0);
+        for i in 0..744_000u32 {
+            let now = 1_000_000_000 + u64::from(i) * 1_344;
+            book.sweep(Instant(now));
+            let granted = ask(&mut book, now, (0, 9), &rsv(1, i + 1, 4));
+            if now >= busy {
+                let (_, _, t_out) = ask(&mut book, now, (1, 9), &rsv(1, i + 1, 4)).expect("room for the honest");
+                (most, others, busy) = (t_out.max(most), others + 1, now + u64::from(t_out + 4) * 12_304);
+                for _ in 0..4 {
+                    send(&mut book, B, PortId(9), 1);
+                }
+            }
+            if granted.is_some() {
+                book.release(A, &control(Kind::Rel, 1, i + 1, 4));
+            }
+        }
+        assert!(others > 1_000 && (4..=32 + 4 + 16).contains(&most), "{}: {most} slots", mode.name());
+    }
+    // A request sent again a thousand times, with nobody behind it, takes its four slots.
+    let mut book = book(BookConfig { mode: SlotMode::Clock, ..CONFIG });
+    for _ in 0..1_000 {
+        assert_eq!(ask(&mut book, 0, (0, 9), &rsv(1, 1, 4)), Some((4, 0, 0)));
+    }
+    assert_eq!(ask(&mut book, 0, (1, 9), &rsv(1, 1, 1)), Some((1, 0, 4)));
+    // A link that goes down takes the time of all that was behind it.
+    assert_eq!(ask(&mut book, 0, (1, 9), &rsv(2, 1, 4)), Some((4, 1, 5)));
+    book.link_down(B);
+    assert_eq!(ask(&mut book, 0, (2, 9), &rsv(1, 1, 1)), Some((1, 0, 4)));
+}
+
+#[test]
+fn senders_at_a_port_have_so_many_slots_and_no_more() {
+    for mode in MODES {
+        let mut book = book(BookConfig { mode, max_reserved: 10, ..CONFIG });
+        assert_eq!(ask(&mut book, 0, (0, 1), &rsv(1, 1, 4)), Some((4, 0, 0)));
+        assert_eq!(ask(&mut book, 0, (0, 1), &rsv(2, 1, 4)), Some((4, 4, 4)));
+        assert_eq!(ask(&mut book, 0, (0, 1), &rsv(3, 1, 3)), None, "eleven");
+        assert_eq!(ask(&mut book, 0, (0, 1), &rsv(3, 2, 2)), Some((2, 8, 8)), "ten");
+        assert_eq!(
+            ask(&mut book, 0, (2, 1), &rsv(1, 1, 4)),
+            Some((4, if mode == SlotMode::Window { 10 } else { 0 }, 10)),
+            "others have their own"
+        );
+        assert_eq!(book.port(A).counters.full, 1);
+    }
+    let config = BookConfig { max_burst: 4, max_reserved: 3, ..CONFIG };
+    assert_eq!(SlotBook::new(&config, 1).map(|_| ()), Err(BookConfigError::MaxReserved(3)));
 }

@@ -89,6 +89,29 @@ fn connections_ask_in_turn_up_to_what_the_host_may_have_outstanding() {
     assert_eq!((next.conn, next.seq), (1, 2), "it is the second's turn");
 }
 
+/// 40 connections with 100 frames each, K = 4, 32 slots at once, and three others that have one frame now and then. Each
+/// leaves room for one or three slots, which nobody takes who wants four.
+#[test]
+fn connections_with_much_to_send_ask_for_whole_bursts_whatever_room_others_leave() {
+    let mut rig = Rig::new(HostConfig::default());
+    (0..40).for_each(|flow| rig.enqueue(0, key(9, flow), 0..100));
+    let (mut bursts, mut singles) = (0, 0);
+    for step in 0..2_000 {
+        let now = step * SLOT;
+        if step % 50 < 3 {
+            rig.enqueue(now, key(8, step % 50), [0]);
+        }
+        for (dst, rsv) in rig.poll(now).to_vec() {
+            let is_single = dst == mac(8);
+            assert_eq!(rsv.k, if is_single { 1 } else { 4 }, "slot {step}");
+            *(if is_single { &mut singles } else { &mut bursts }) += 1;
+            rig.control(now, &grant(&rsv, (0, 0), step + 1));
+        }
+    }
+    // Of 2,000 slots all but the 120 of the others, but for what is outstanding at the end.
+    assert!((1_880 / 4..=(1_880 + 32) / 4).contains(&bursts) && (100..=120).contains(&singles), "{bursts}, {singles}");
+}
+
 /// Design, 2.6: frames share a slot as far as a full frame would fill it, 1538 bytes of wire. A frame of 488 takes
 /// 512: three fit. One of 60 takes 84: 18 fit.
 #[test]

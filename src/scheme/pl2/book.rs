@@ -5,7 +5,7 @@ use super::stats::{Pending, PortSlots, SlotCounters};
 use super::table::{Reservation, Table, not_after};
 use crate::id::{MAX_PORTS, PortId};
 use crate::time::Instant;
-use crate::wire::pl2::{Control, Kind, Shim};
+use crate::wire::pl2::{Control, Kind, NO_ROUTE, Shim};
 
 /// What the switch answers to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +99,7 @@ impl SlotBook {
         let mut flags = self.config.mode.flags();
         let (k, t_in, t_out) = match granted {
             Ok((_, Offer { t_in, t_out, .. })) => (k, t_in, t_out),
+            Err(Nack::NoRoute) => (0, NO_ROUTE, NO_ROUTE),
             Err(_) => (0, 0, 0),
         };
         let counters = self.counters(ingress);
@@ -149,7 +150,8 @@ impl SlotBook {
                 }
                 // A sender that has not heard of this switch has not used it: the numbers are those of one that
                 // was there before.
-                while let Some(old) = self.table.first_of(id) {
+                // The last one first, so that all of its time is free again.
+                while let Some(old) = self.table.last_of(id) {
                     self.take_out(old);
                 }
                 self.table.connection(id).finished = None;
@@ -160,11 +162,12 @@ impl SlotBook {
         let way = Way { input: ingress, output };
         let counts = (self.ports[ingress.index()].in_slots, self.ports[output.index()].out_slots);
         let slot_ns = u64::from(self.config.slot_ns);
-        let offer = self.schedule.take(now.0 / slot_ns, way, counts, k).ok_or(Nack::Full)?;
+        let offer = self.schedule.take(now.0 / slot_ns, way, counts, k, self.config.max_reserved);
+        let offer = offer.ok_or(Nack::Full)?;
 
         let slots = u64::from(offer.t_in.max(offer.t_out)) + u64::from(k);
         let deadline = now + slots.saturating_mul(slot_ns) + self.config.grace;
-        let id = self.table.reserve(owner, seq, k, output, deadline, offer.start + u64::from(k));
+        let id = self.table.reserve(owner, seq, k, output, deadline, offer.ends(k));
         self.table.connection(owner).taken_back = 0;
         self.deadlines.add(id, deadline);
         self.ports[ingress.index()].in_slots += u32::from(k);
@@ -326,8 +329,10 @@ impl SlotBook {
     /// The link of `port` is down: what senders there have reserved is free again, and who they were is forgotten.
     /// What others have reserved towards it is used by frames that are dropped, or taken back in time (rule 10).
     pub fn link_down(&mut self, port: PortId) {
-        let gone: Vec<u32> = self.table.of_port(port).map(|(id, ..)| id).collect();
-        for id in gone {
+        let mut gone: Vec<_> = self.table.of_port(port).map(|(id, _, reservation)| (reservation.ends.1, id)).collect();
+        // The last ones first, so that their time on the outputs is free again.
+        gone.sort_unstable_by_key(|(end, _)| std::cmp::Reverse(*end));
+        for (_, id) in gone {
             self.take_out(id);
         }
         self.table.forget_idle(port);
@@ -401,10 +406,10 @@ impl SlotBook {
     fn give_back(&mut self, id: u32, slots: u16) {
         let way = self.table.way(id);
         let reservation = self.table.reservation(id);
-        let (start, end) = (reservation.end - u64::from(slots), reservation.end);
+        let ends = reservation.ends;
         reservation.k_left -= slots;
-        reservation.end = start;
-        self.schedule.give_back(way, start, end);
+        reservation.ends = (ends.0.saturating_sub(slots.into()), ends.1.saturating_sub(slots.into()));
+        self.schedule.give_back(way, ends, slots.into());
         self.count_off(way, slots);
     }
 

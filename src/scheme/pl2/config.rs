@@ -18,6 +18,10 @@ pub struct BookConfig {
     /// Most reservations of one ingress port at once, and most of its connections that are remembered: 1 to
     /// 32,768. Beyond that is refused.
     pub max_pending: u16,
+    /// Most slots that the senders at one ingress port may have reserved, and by a clock may have ahead of them, used or
+    /// not: `max_burst` to 1,048,576. Beyond that is refused, for now. An honest host has no more than its
+    /// `max_outstanding`, and what a lost message leaves at the switch.
+    pub max_reserved: u32,
     /// How long after the end of its window a reservation that was not used is taken back, in nanoseconds, at
     /// most 10 s. A receiver waits for 1 ms or four round trips, and the switch 1 ms longer.
     pub grace: u64,
@@ -35,6 +39,7 @@ impl Default for BookConfig {
             slot_ns: slot_ns(1500, BitRate(1_000_000_000)).expect("a slot that is neither empty nor endless"),
             max_burst: 4,
             max_pending: 4096,
+            max_reserved: 128,
             grace: 2 * MILLIS,
             notify: false,
             drop_rogues: false,
@@ -63,6 +68,9 @@ pub enum BookConfigError {
     /// Nobody could reserve, or registers could overflow.
     #[error("up to {0} reservations of a port: choose 1 to 32768")]
     MaxPending(u16),
+    /// Not one full request could be granted, or registers could overflow.
+    #[error("up to {0} slots reserved of a port: choose max_burst to 1048576")]
+    MaxReserved(u32),
     /// What a dead sender holds would be in the way of all others.
     #[error("unused reservations taken back after {0} ns: choose at most 10 s")]
     Grace(u64),
@@ -74,11 +82,14 @@ impl BookConfig {
     /// # Errors
     /// The first that is not.
     pub fn validate(&self) -> Result<(), BookConfigError> {
-        let BookConfig { slot_ns, max_burst, max_pending, grace, .. } = *self;
+        let BookConfig { slot_ns, max_burst, max_pending, max_reserved, grace, .. } = *self;
         match () {
             () if !(1..=SECONDS).contains(&slot_ns.into()) => Err(BookConfigError::Slot(slot_ns)),
             () if !(1..=MAX_BURST).contains(&max_burst) => Err(BookConfigError::MaxBurst(max_burst)),
             () if !(1..=1 << 15).contains(&max_pending) => Err(BookConfigError::MaxPending(max_pending)),
+            () if !(max_burst.into()..=1 << 20).contains(&max_reserved) => {
+                Err(BookConfigError::MaxReserved(max_reserved))
+            }
             () if grace > 10 * SECONDS => Err(BookConfigError::Grace(grace)),
             () => Ok(()),
         }

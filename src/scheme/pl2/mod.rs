@@ -13,7 +13,8 @@
 //! brackets:
 //!
 //! 1. **The port counts**, not a field: i is the port a request came in by, o the one its destination is at. A
-//!    request for nowhere, for several ports, or for its own port is refused, by a NACK (1.3).
+//!    request for nowhere, for several ports, or for its own port is refused, by a NACK that says so: no slots will
+//!    ever be had there. Every other NACK is for now (1.3).
 //! 2. **Both registers at once**, one transaction a request (1.3). They are independent: in counter mode neither
 //!    is raised to the other, since that would cost half of the throughput (1.4). Three modes: [`SlotMode`]
 //!    (1.2, 1.4).
@@ -38,11 +39,17 @@
 //!     and the start number is the next.
 //! 11. **Room** for 4,096 reservations of a port by default, and for 64 connections of one that agree in the 10 bits
 //!     that a shim has of them; beyond is refused (7). Senders should number their connections one after the other.
+//!     No port's senders may have more than `max_reserved` slots: of those that are reserved, and where slots go by a
+//!     clock, of those that they have taken on any output and that have not passed. By the clock nothing reaches further
+//!     than 4,080 slots, and what is given back is free again if nobody was put behind it. So one sender, whatever
+//!     it does, moves an output's time by no more than `max_reserved` slots.
 //! 12. **One owner.** Both registers, and the reservation, are changed in one step by one owner: a switch on several
 //!     workers has one book, on one of them, to which the others hand requests and what they saw of data. Atomic
 //!     registers would do for the grants alone, but not for replacing and taking back exactly once; with one owner
 //!     every order in which things are handed over is a sequence of whole steps, and no slot is given out twice.
 
+/// How far senders have reserved ahead.
+mod ahead;
 mod book;
 mod config;
 /// What is due next.

@@ -33,8 +33,8 @@ pub(super) struct Reservation {
     pub output: PortId,
     /// When it is taken back.
     pub deadline: Instant,
-    /// End of its window, by [`super::mode::Offer`]'s numbers.
-    pub end: u64,
+    /// Ends of its window on the input and on the output, by [`super::mode::Offer`]'s numbers.
+    pub ends: (u64, u64),
     /// A receiver has taken slots back: it may do so once.
     pub reset: bool,
     /// The sender has given slots back: it may do so once.
@@ -149,10 +149,9 @@ impl Table {
         follow(self.connections.items[connection as usize].first, |id| self.reservations.items[id as usize].next)
     }
 
-    /// The reservation of a connection with the lowest number.
-    #[inline]
-    pub fn first_of(&self, connection: Id) -> Option<Id> {
-        self.of(connection).next()
+    /// The reservation of a connection with the highest number.
+    pub fn last_of(&self, connection: Id) -> Option<Id> {
+        self.of(connection).last()
     }
 
     #[inline]
@@ -236,7 +235,7 @@ impl Table {
     }
 
     /// Adds a reservation to a connection that was [admitted](Table::admit) for it.
-    pub fn reserve(&mut self, owner: Id, seq: u32, k: u16, output: PortId, deadline: Instant, end: u64) -> Id {
+    pub fn reserve(&mut self, owner: Id, seq: u32, k: u16, output: PortId, deadline: Instant, ends: (u64, u64)) -> Id {
         if self.connection(owner).first == NONE {
             self.wake(owner);
         }
@@ -245,7 +244,7 @@ impl Table {
             Some(before) => self.reservation(before).next,
             None => self.connection(owner).first,
         };
-        let new = Reservation { owner, seq, k_left: k, output, deadline, end, reset: false, released: false, next };
+        let new = Reservation { owner, seq, k_left: k, output, deadline, ends, reset: false, released: false, next };
         let id = self.reservations.put(new);
         match before {
             Some(before) => self.reservation(before).next = id,

@@ -349,10 +349,13 @@ impl<T> Host<T> {
                 false => connection.uncovered().min(max_burst.into()),
             };
             if connection.wants(now, depth) {
-                let k = wanted.min(room) as u16;
-                if k == 0 {
+                let k = wanted.min(max_outstanding);
+                // Whoever is next waits for room for all that it wants. Else each slot that is free would be asked
+                // for by itself, and bursts would shrink to one slot just under load.
+                if k > room {
                     break;
                 }
+                let k = k as u16;
                 let seq = connection.history.next();
                 let state = State::Asked { again: self.rtt.again(now, 0), retries: 0 };
                 connection.reservations.push_back(Reservation { seq, k, state });
