@@ -90,30 +90,37 @@ pub fn run(
     let mut port = XdpPort::open(&memory, device, &xdp)?;
     port.start(&mut pool);
     let tap = TapDevice::create(&options.tap, mac, config.host.mtu)?;
-    let addresses = Addresses::give(&options.addressing, &options.uplink, &options.tap)?;
     let names = (options.uplink.as_str(), options.tap.as_str(), mac);
-    let watched = Waiter::new().and_then(|waiter| {
+    let waiter = Waiter::new().and_then(|waiter| {
         waiter.watch(port.as_fd())?;
         waiter.watch(tap.as_fd())?;
         Ok(waiter)
     });
+    let waiter = waiter.map_err(AgentError::system("epoll"))?;
     let agent = Agent::new(&config, port, tap, pool)?;
-    let running = watched.map_err(AgentError::system("epoll")).and_then(|waiter| {
-        drop_privileges(false)?;
-        Ok(Running { agent, waiter, wait: options.wait, names, start: now(), warned: false })
-    });
-    let outcome = running.map(|mut running| {
-        ready(&AgentReport::of(&running.agent, names, (running.start, running.start)));
-        let outcome = running.until(stop, options.interval, &mut report);
-        let last = running.finish();
-        outcome.map(|()| last)
-    });
+    let mut running = Running { agent, waiter, wait: options.wait, names, start: now(), warned: false };
+    let mut addresses = Addresses::of(&options.uplink)?;
+    let given = addresses.give(&options.addressing, &options.tap).map_err(AgentError::from);
+    let outcome = match given.and_then(|()| Ok(drop_privileges(false)?)) {
+        Ok(()) => {
+            running.start = now();
+            ready(&AgentReport::of(&running.agent, names, (running.start, running.start)));
+            let outcome = running.until(stop, options.interval, &mut report);
+            let last = running.finish();
+            outcome.map(|()| last)
+        }
+        Err(error) => {
+            // The TAP goes first, and with it what it was given.
+            drop(running);
+            Err(error)
+        }
+    };
     // Also after a failure, which is what is told then.
     let restored = addresses.restore();
     if let Err(error) = &restored {
         tracing::error!(%error, "the uplink does not have all that it had");
     }
-    let last = outcome.and_then(|ended| ended)?;
+    let last = outcome?;
     restored?;
     Ok(last)
 }

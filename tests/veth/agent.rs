@@ -219,7 +219,12 @@ fn what_keeps_an_agent_from_starting_is_said_with_a_remedy_and_changes_nothing()
     let Some(_turn) = turn("agentrefused") else { return };
     let bed = Bed::new("arefuse", &[Kind::Host]);
     let host = &bed.hosts[0];
+    // Routes as an administrator makes them: one of the next hops is reached by a route that the kernel lists behind.
+    host.ok(&["ip", "route", "add", "198.51.100.1", "dev", "eth0"]);
+    host.ok(&["ip", "route", "add", "192.0.2.0/24", "via", "198.51.100.1"]);
+    host.ok(&["ip", "-6", "route", "add", "2001:db8::/32", "via", &Bed::GATEWAYS[1].to_string()]);
     let before = network(host);
+    assert_eq!(before.iter().filter(|line| line.starts_with("default")).count(), 2, "{before:#?}");
     host.ok(&["ip", "tuntap", "add", "name", "taken", "mode", "tap"]);
     for (options, words) in [
         (&["--uplink", "eth0"][..], &["`eth0`", "default route", "--force"][..]),
@@ -229,6 +234,11 @@ fn what_keeps_an_agent_from_starting_is_said_with_a_remedy_and_changes_nothing()
         (&["--uplink", "eth0", "--force", "--mtu", "9000"], &["9000", "1500", "--mtu 1500"]),
         (&["--uplink", "eth0", "--force", "--depth", "17"], &["17", "1 to 16"]),
         (&["--uplink", "eth0", "--force", "--address", "10.1.0.1/24", "--via", "10.9.0.1"], &["10.9.0.1", "prefix"]),
+        // The TAP has an address and a default route when the second gateway is refused.
+        (
+            &["--uplink", "eth0", "--force", "--address", "10.1.0.1/24", "--via", "10.1.0.254", "--via", "fd00::1"],
+            &["fd00::1", "prefix"],
+        ),
     ] {
         let said = text(&refused(host, options));
         assert!(words.iter().all(|word| said.contains(word)), "{options:?}: {said}");
