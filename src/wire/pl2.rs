@@ -20,6 +20,9 @@
 //! 48  t_tx, sender's time, ns
 //! 56  slot_ns, length of a slot
 //! ```
+//! A GRT with NACK says in t_in and t_out why: both are [`NO_ROUTE`] if no slots can ever be had for its destination,
+//! which is at no one other host port; both are 0 if it is for now (no room, or the number is over).
+//!
 //! All numbers are big-endian. PL2 stands right behind the addresses: a message in a VLAN tag is none, and the
 //! shim of a tagged frame is before its tags, which makes stripping it a matter of four bytes.
 
@@ -34,6 +37,8 @@ pub const FRAME_LEN: usize = MIN_FRAME;
 pub const SHIM_LEN: usize = 4;
 /// Where the shim starts: behind the two addresses.
 pub const SHIM_START: usize = ADDRESSES_LEN;
+/// In t_in and t_out of a GRT with NACK: the destination is at no one other host port.
+pub const NO_ROUTE: u32 = u32::MAX;
 /// The bits of a connection's number that a shim has room for.
 pub const SHIM_CONN: u16 = 0x3ff;
 
@@ -90,7 +95,7 @@ impl Kind {
 pub struct Flags {
     /// In RSV: sent before with the same connection and number.
     pub retry: bool,
-    /// In GRT: nothing was reserved (no route, no room, or the reservation is over).
+    /// In GRT: nothing was reserved (no route, no room, or the reservation is over); see [`Control::is_no_route`].
     pub nack: bool,
     /// In GRT: slots go by the switch's clock.
     pub clock: bool,
@@ -142,9 +147,9 @@ pub struct Control {
     pub seq: u32,
     /// Bytes that the connection has queued beyond these slots: a hint. GRT: as in the RSV.
     pub demand: u32,
-    /// Slots from now until the switch's input port is free. RSV: 0.
+    /// Slots from now until the switch's input port is free. RSV: 0; GRT with NACK: 0 or [`NO_ROUTE`].
     pub t_in: u32,
-    /// Slots from now until the output port is free. RSV: 0.
+    /// Slots from now until the output port is free. As `t_in`.
     pub t_out: u32,
     /// The switch's time when it looked, in nanoseconds. RSV: 0.
     pub t_sw: u64,
@@ -212,6 +217,12 @@ impl Control {
             t_tx: u64::from_be_bytes(field(whole, 48)),
             slot_ns: u32::from_be_bytes(field(whole, 56)),
         })
+    }
+
+    /// Whether it is a refusal that lasts: the destination is at no one other host port. Other refusals are for now.
+    #[inline]
+    pub const fn is_no_route(&self) -> bool {
+        self.flags.nack && self.t_in == NO_ROUTE && self.t_out == NO_ROUTE
     }
 
     /// Writes the whole frame.

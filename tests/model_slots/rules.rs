@@ -70,8 +70,14 @@ fn a_grant_says_what_the_table_of_formats_says() {
 
         let refused = book.reserve(Instant(950), A, None, &Control { seq: 2, ..asked });
         let nack = Flags { nack: true, ..flags };
-        let expected = Control { flags: nack, seq: 2, k: 0, t_in: 0, t_out: 0, t_sw: 950, ..grt };
+        let expected = Control { flags: nack, seq: 2, k: 0, t_in: 0xffff_ffff, t_out: 0xffff_ffff, t_sw: 950, ..grt };
         assert_eq!((refused.grant, refused.notify), (expected, None), "nowhere: nobody to tell");
+        assert!(refused.grant.is_no_route() && !grt.is_no_route());
+        let full = SlotBook::new(&BookConfig { mode, max_pending: 1, ..CONFIG }, 7).map(|mut book| {
+            book.reserve(Instant(950), A, Some(B), &rsv(1, 1, 3));
+            book.reserve(Instant(950), A, Some(B), &Control { seq: 2, ..asked }).grant
+        });
+        assert_eq!(full, Ok(Control { t_in: 0, t_out: 0, ..expected }), "for now");
     }
 }
 

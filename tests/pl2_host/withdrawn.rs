@@ -49,7 +49,7 @@ fn a_refusal_is_told_of_unless_the_request_was_sent_before() {
     rig.enqueue(0, key(9, 1), 0..1);
     let rsv = rig.only(0);
     let told = |rig: &mut Rig, at, answer: Control| rig.host.control(Instant(at), SWITCH, &answer);
-    assert_eq!(told(&mut rig, SLOT, refusal(&rsv, 1)), Some(Refused { dst: mac(9), times: 1 }));
+    assert_eq!(told(&mut rig, SLOT, refusal(&rsv, 1)), Some(Refused { dst: mac(9), no_route: false, times: 1 }));
     assert_eq!(told(&mut rig, SLOT, refusal(&rsv, 1)), None, "a copy");
     // Asked for anew after 1 ms, which is lost, and sent again after 1 ms more.
     let asked = rig.run(3 * MILLIS);
@@ -57,5 +57,23 @@ fn a_refusal_is_told_of_unless_the_request_was_sent_before() {
     assert_eq!((at, new.seq, retry.seq, retry.flags.retry), (SLOT + MILLIS, 2, 2, true));
     assert_eq!(told(&mut rig, 3 * MILLIS, refusal(&retry, 2)), None);
     let rsv = rig.only(3 * MILLIS);
-    assert_eq!(told(&mut rig, 3 * MILLIS, refusal(&rsv, 3)), Some(Refused { dst: mac(9), times: 2 }));
+    assert_eq!(told(&mut rig, 3 * MILLIS, refusal(&rsv, 3)), Some(Refused { dst: mac(9), no_route: false, times: 2 }));
+}
+
+/// A GRT whose flags are NACK and whose t_in and t_out are 0xffffffff: the destination is at no one port. Sent again or
+/// not, its number has nothing to do with it, and the next request waits for 2 ms: twice the shortest time.
+#[test]
+fn a_refusal_for_want_of_a_route_is_told_apart_and_not_asked_again_at_once() {
+    let mut rig = Rig::new(HostConfig::default());
+    rig.enqueue(0, key(9, 1), 0..1);
+    let rsv = rig.only(0);
+    let no_route = |rsv: &Control, at| Control { t_in: 0xffff_ffff, t_out: 0xffff_ffff, ..refusal(rsv, at) };
+    let told = rig.host.control(Instant(SLOT), SWITCH, &no_route(&rsv, 1));
+    assert_eq!(told, Some(Refused { dst: mac(9), no_route: true, times: 1 }));
+    let asked = rig.run(3 * MILLIS);
+    let [_, (_, retry)] = asked[..] else { panic!("{asked:?}") };
+    assert!(retry.flags.retry);
+    let told = rig.host.control(Instant(3 * MILLIS), SWITCH, &no_route(&retry, 2));
+    assert_eq!(told, Some(Refused { dst: mac(9), no_route: true, times: 2 }));
+    assert!(rig.poll(3 * MILLIS).is_empty(), "it is to wait");
 }

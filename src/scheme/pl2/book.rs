@@ -5,7 +5,7 @@ use super::stats::{Pending, PortSlots, SlotCounters};
 use super::table::{Reservation, Table, not_after};
 use crate::id::{MAX_PORTS, PortId};
 use crate::time::Instant;
-use crate::wire::pl2::{Control, Kind, Shim};
+use crate::wire::pl2::{Control, Kind, NO_ROUTE, Shim};
 
 /// What the switch answers to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +99,7 @@ impl SlotBook {
         let mut flags = self.config.mode.flags();
         let (k, t_in, t_out) = match granted {
             Ok((_, Offer { t_in, t_out, .. })) => (k, t_in, t_out),
+            Err(Nack::NoRoute) => (0, NO_ROUTE, NO_ROUTE),
             Err(_) => (0, 0, 0),
         };
         let counters = self.counters(ingress);

@@ -13,7 +13,8 @@
 //! brackets:
 //!
 //! 1. **The port counts**, not a field: i is the port a request came in by, o the one its destination is at. A
-//!    request for nowhere, for several ports, or for its own port is refused, by a NACK (1.3).
+//!    request for nowhere, for several ports, or for its own port is refused, by a NACK that says so: no slots will
+//!    ever be had there. Every other NACK is for now (1.3).
 //! 2. **Both registers at once**, one transaction a request (1.3). They are independent: in counter mode neither
 //!    is raised to the other, since that would cost half of the throughput (1.4). Three modes: [`SlotMode`]
 //!    (1.2, 1.4).

@@ -78,11 +78,12 @@ impl<T> Host<T> {
             self.stats.counters.nacks += 1;
             connection.reservations.remove(at);
             self.outstanding -= u32::from(asked);
+            let no_route = grant.is_no_route();
             // What was sent again may have been granted, forgotten and refused: nothing is wrong with a new number.
-            if !retried {
+            if !retried || no_route {
                 connection.back_off = self.rtt.again(now, connection.nacks);
                 connection.nacks = connection.nacks.saturating_add(1);
-                refused = Some(Refused { dst: connection.key.dst, times: connection.nacks });
+                refused = Some(Refused { dst: connection.key.dst, no_route, times: connection.nacks });
             }
         }
         self.take_turn(id, now);

@@ -26,7 +26,8 @@
 //! 6. **No answer** after four round trips, at least 1 ms: the request is sent again (RETRY), then after twice as
 //!    long, up to 16 ms, for as long as it takes (2.10).
 //! 7. **Refused** (NACK): asked for again under a new number, at once if it was a request sent again, whose
-//!    reservation may be over at the switch; else after the time of 6.
+//!    reservation may be over at the switch; else, and always if the destination is at no one port, after the time of
+//!    6. [`Host::control`] tells which it was.
 //! 8. **A second grant** of one number counts if the switch sent it later and nothing was sent yet. One of a number
 //!    that is used is ignored; one of a number that was given up gives its slots back (2.10).
 //! 9. **Another start** of the switch makes grants void which were not used yet (3g). A grant of an earlier start
@@ -68,8 +69,11 @@ pub struct ConnKey {
 /// A connection's request that was refused, and not for its number being over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// Where its frames are to go: to no single port of the switch, or there is no room for more reservations.
+    /// Where its frames are to go.
     pub dst: MacAddr,
+    /// That is at no one other host port of the switch: asking again is of no use until it is. If not, there is no
+    /// room for now.
+    pub no_route: bool,
     /// Refusals of the connection in a row, this one included; at most 255.
     pub times: u8,
 }
