@@ -37,27 +37,20 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Gives the TAP its addresses and routes.
+    /// Those of `uplink`, which has them still.
     ///
     /// # Errors
-    /// The kernel refuses one; the uplink has its own again.
-    pub fn give(addressing: &Addressing, uplink: &str, tap: &str) -> Result<Addresses, NetError> {
+    /// There is no netlink socket to be had.
+    pub fn of(uplink: &str) -> Result<Addresses, NetError> {
         let netlink = Netlink::here()?;
-        let mut given = Addresses { netlink, uplink: uplink.into(), moved: InterfaceConfig::default(), ipv6: None };
-        match given.try_give(addressing, tap) {
-            Ok(()) => Ok(given),
-            Err(error) => {
-                // The kernel may take a route only when the TAP does not have it any more.
-                let _ = given.netlink.remove_config(tap, &given.moved);
-                if let Err(error) = given.restore() {
-                    tracing::error!(%error, "addresses are lost");
-                }
-                Err(error)
-            }
-        }
+        Ok(Addresses { netlink, uplink: uplink.into(), moved: InterfaceConfig::default(), ipv6: None })
     }
 
-    fn try_give(&mut self, addressing: &Addressing, tap: &str) -> Result<(), NetError> {
+    /// Gives the TAP its addresses and routes, and takes the uplink's off it.
+    ///
+    /// # Errors
+    /// The kernel refuses one. Some may have been given and taken by then: [`Addresses::restore`], once there is no TAP.
+    pub fn give(&mut self, addressing: &Addressing, tap: &str) -> Result<(), NetError> {
         if *addressing == Addressing::Leave {
             return Ok(());
         }
@@ -74,10 +67,11 @@ impl Addresses {
         }
     }
 
-    /// Gives the uplink back what it had; the TAP is gone.
+    /// Gives the uplink back what it had. The TAP must be gone, and all that it was given with it: the kernel has one
+    /// route to a prefix, and takes no second one.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The first that the kernel refuses; all else is given back.
     pub fn restore(self) -> Result<(), NetError> {
         if let Some(was) = &self.ipv6
             && let Err(error) = fs::write(disable_ipv6(&self.uplink), was)

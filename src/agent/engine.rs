@@ -13,6 +13,7 @@ use crate::wire::ethernet::{self, HEADER_LEN, TAG_LEN};
 use crate::wire::pl2::{self, Control, Kind, SHIM_LEN, SHIM_START, Shim};
 use crate::wire::{MacAddr, parse};
 
+use super::silence::Silence;
 use super::tap::Tap;
 use super::unscheduled::Unscheduled;
 use super::uplink::Uplink;
@@ -23,11 +24,6 @@ const READS: usize = 16;
 const WRITES: usize = 16;
 /// Most frames that wait for the TAP.
 const MAX_TO_TAP: usize = 1024;
-/// Refusals in a row, of one connection, after which its destination goes unscheduled. Counters and the
-/// clock refuse only what has no output port, or has no room in any future; a window refuses as well what finds no
-/// free slot in it now, and six refusals with the host's pauses between, of 1 to 16 ms, outlast 1,024 slots of 1 Gbit/s.
-const REFUSALS: u8 = 1;
-const WINDOW_REFUSALS: u8 = 6;
 /// Hashes need not differ between hosts, only between the connections of one.
 const SEED: u64 = 0;
 
@@ -56,8 +52,10 @@ pub struct AgentCounters {
     pub refused: u64,
     /// Of those, frames for which there was no memory.
     pub no_memory: u64,
-    /// Of those, frames that go unscheduled by what they are or where they go.
+    /// Of those, frames that go unscheduled by what they are or where they go, or since nobody answers.
     pub unscheduled: u64,
+    /// Of the unscheduled ones, those that nobody would have granted a slot: no switch answers.
+    pub unanswered: u64,
     /// Frames that were given to applications.
     pub tap_written: u64,
     /// Frames that the TAP did not take: it is down, or memory is short.
@@ -78,7 +76,7 @@ pub struct AgentCounters {
     pub bypass_dropped: u64,
     /// Data frames that were sent.
     pub data_sent: u64,
-    /// Destinations that went unscheduled as the switch refused them.
+    /// Times that a destination went unscheduled as the switch had no route to it.
     pub learned: u64,
     /// Frames that were parked or queued when the agent ended.
     pub left: u64,
@@ -106,6 +104,7 @@ pub struct Agent<P, T> {
     host: Host<Frame>,
     uplink: Uplink,
     unscheduled: Unscheduled,
+    silence: Silence,
     hash: FlowHash,
     mac: MacAddr,
     /// Longest frame that the uplink takes, its shim not counted.
@@ -130,6 +129,7 @@ impl<P: Port, T: Tap> Agent<P, T> {
             host: Host::new(&config.host)?,
             uplink: Uplink::new(config.mac, config.host.slot_bytes()),
             unscheduled: Unscheduled::new(&config.unscheduled),
+            silence: Silence::default(),
             hash: FlowHash::new(SEED),
             mac: config.mac,
             max_frame: usize::from(config.host.mtu) + HEADER_LEN + TAG_LEN,
@@ -151,6 +151,11 @@ impl<P: Port, T: Tap> Agent<P, T> {
         let mut moved = self.burst.len();
         self.receive(now);
         self.poll(now);
+        let host = &self.host;
+        if self.silence.begins(now, host.parked(), host.stats().counters.retries) {
+            self.withdraw(now, |_| true);
+            self.poll(now);
+        }
         self.uplink.flush(now, &mut self.pool, &mut self.port).map_err(Gone::Uplink)?;
         let read = self.read(now).map_err(Gone::Tap)?;
         if read > 0 {
@@ -173,6 +178,7 @@ impl<P: Port, T: Tap> Agent<P, T> {
                 continue;
             };
             if !pl2::is_pl2(&headers) {
+                self.unscheduled.heard(now, ethernet::src(&frame));
                 self.keep_for_tap(frame);
                 continue;
             }
@@ -186,7 +192,7 @@ impl<P: Port, T: Tap> Agent<P, T> {
                     self.counters.malformed += 1;
                     self.pool.free(frame);
                 }
-                Err(_) => self.shimmed(frame),
+                Err(_) => self.shimmed(now, frame),
             }
         }
     }
@@ -195,24 +201,34 @@ impl<P: Port, T: Tap> Agent<P, T> {
         self.counters.messages_received += 1;
         if control.kind == Kind::Grt && control.slot_ns > 0 {
             self.uplink.set_slot(control.slot_ns);
+            self.silence.answered();
+            if control.k > 0 && !control.flags.nack {
+                self.unscheduled.granted(from);
+            }
         }
-        let Some(refused) = self.host.control(now, from, control) else { return };
-        let limit = if control.flags.window { WINDOW_REFUSALS } else { REFUSALS };
-        if refused.times < limit {
-            return;
+        // Whatever else is refused, the host asks for again.
+        if let Some(refused) = self.host.control(now, from, control)
+            && refused.no_route
+        {
+            self.counters.learned += 1;
+            self.unscheduled.learn(now, refused.dst);
+            self.withdraw(now, |dst| dst == refused.dst);
         }
-        self.counters.learned += 1;
-        self.unscheduled.learn(now, refused.dst);
+    }
+
+    /// What waits for the destinations that `which` picks goes unscheduled, in its order.
+    fn withdraw(&mut self, now: Instant, which: impl Fn(MacAddr) -> bool) {
         let Agent { host, uplink, pool, .. } = self;
-        uplink.expedite(refused.dst);
-        host.withdraw(now, |key| key.dst == refused.dst, |frame| uplink.bypass(pool, frame));
+        uplink.expedite(&which);
+        host.withdraw(now, |key| which(key.dst), |frame| uplink.bypass(pool, frame));
     }
 
     /// A frame whose shim the switch did not take off, as one that is flooded.
-    fn shimmed(&mut self, mut frame: Frame) {
+    fn shimmed(&mut self, now: Instant, mut frame: Frame) {
         match Shim::read(&frame) {
             Ok(shim) if frame.remove(SHIM_START, SHIM_LEN) => {
                 self.host.arrived(ethernet::src(&frame), shim);
+                self.unscheduled.heard(now, ethernet::src(&frame));
                 self.keep_for_tap(frame);
             }
             _ => {
@@ -285,12 +301,23 @@ impl<P: Port, T: Tap> Agent<P, T> {
             self.counters.unscheduled += 1;
             return self.uplink.bypass(&mut self.pool, frame);
         }
+        let is_probe = self.silence.probes(now);
+        if self.silence.is_silent() && !is_probe {
+            self.counters.unscheduled += 1;
+            self.counters.unanswered += 1;
+            return self.uplink.bypass(&mut self.pool, frame);
+        }
         let key = ConnKey { dst: ethernet::dst(&frame), flow: self.hash.packet(&frame, &headers) };
         match self.host.enqueue(now, key, frame.len() as u32, frame) {
+            Enqueued::Parked if is_probe => {
+                // Asked for, and given back: others of its connection go without, and it must not fall behind them.
+                self.poll(now);
+                self.withdraw(now, |_| true);
+            }
             Enqueued::Parked => {}
             Enqueued::Bypass(frame) => {
                 // It has left by the host's account, but the port may have had no room.
-                self.uplink.expedite(key.dst);
+                self.uplink.expedite(|dst| dst == key.dst);
                 self.uplink.bypass(&mut self.pool, frame);
             }
             Enqueued::Dropped(frame) => self.pool.free(frame),
@@ -317,7 +344,12 @@ impl<P: Port, T: Tap> Agent<P, T> {
             return Some(now);
         }
         let pending = self.uplink.is_waiting() || self.port.tx_pending() > 0;
-        let next = earliest(self.host.next_deadline(), self.uplink.next_deadline());
+        let uplink = match self.uplink.next_deadline() {
+            // It may leave, but has no room.
+            Some(at) if at <= now && self.port.tx_room(&mut self.pool) == 0 => Some(now + RETRY),
+            other => other,
+        };
+        let next = earliest(self.host.next_deadline(), uplink);
         earliest(next, pending.then(|| now + RETRY))
     }
 
@@ -376,7 +408,12 @@ impl<P: Port, T: Tap> Agent<P, T> {
         self.uplink.queued()
     }
 
-    /// Destinations that go unscheduled at `now` as the switch refused them.
+    /// Whether no switch answers, so that all goes unscheduled.
+    pub fn is_unanswered(&self) -> bool {
+        self.silence.is_silent()
+    }
+
+    /// Destinations that go unscheduled at `now` as the switch has no route to them.
     pub fn learned(&self, now: Instant) -> usize {
         self.unscheduled.learned(now)
     }

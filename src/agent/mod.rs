@@ -19,19 +19,22 @@
 //! 2. **The uplink carries the agent's frames only.** Its XDP program takes all that arrives; its addresses and routes
 //!    are on the TAP meanwhile ([`Addresses`]).
 //! 3. **Unscheduled** are ARP, neighbour discovery, group destinations, and destinations that are at no host
-//!    port of the switch: those that were named, and those that the switch refused ([`Unscheduled`]). Else frames for a
-//!    gateway would wait for ever.
+//!    port of the switch: those that were named, and those to which the switch has no route ([`Unscheduled`]). Else frames
+//!    for a gateway would wait for ever. Any other refusal is temporary: the host asks again.
 //! 4. **Order on the uplink**: messages first, then unscheduled frames, then data. Only data is paced: its slots are
 //!    what the switch has granted, and a burst of K leaves at the slots' rate, not at once.
 //! 5. **A receiver without shims.** The switch strips them, so the agent can't tell which bursts came: what a dead
 //!    sender holds is taken back by the switch's own deadline.
 //! 6. **Never stuck**: a full queue drops its newest frame, a TAP that is down loses what it is given, a
 //!    message that finds no room is sent again by the host's own timer. All are counted ([`AgentCounters`]).
+//! 7. **Nobody answers** for 2 s while frames wait: they go unscheduled, and so does all else until a grant comes. A
+//!    request each second asks for one, and is given back at once, since its frame goes without.
 
 mod address;
 mod engine;
 mod process;
 mod report;
+mod silence;
 mod tap;
 mod unscheduled;
 mod uplink;

@@ -27,8 +27,8 @@ const FRAMES_OF_SLOT: u32 = 18;
 const MAX_NAP: u64 = 100 * MILLIS;
 /// How long what was released may take to leave at the end.
 const DRAIN: u64 = 200 * MILLIS;
-/// Without any answer for so long, the switch is taken for one that does not reserve.
-const PATIENCE: u64 = 2 * SECONDS;
+/// Time between two warnings that nobody answers.
+const WARN_AGAIN: u64 = 60 * SECONDS;
 
 /// What an agent does when there is nothing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,30 +90,37 @@ pub fn run(
     let mut port = XdpPort::open(&memory, device, &xdp)?;
     port.start(&mut pool);
     let tap = TapDevice::create(&options.tap, mac, config.host.mtu)?;
-    let addresses = Addresses::give(&options.addressing, &options.uplink, &options.tap)?;
     let names = (options.uplink.as_str(), options.tap.as_str(), mac);
-    let watched = Waiter::new().and_then(|waiter| {
+    let waiter = Waiter::new().and_then(|waiter| {
         waiter.watch(port.as_fd())?;
         waiter.watch(tap.as_fd())?;
         Ok(waiter)
     });
+    let waiter = waiter.map_err(AgentError::system("epoll"))?;
     let agent = Agent::new(&config, port, tap, pool)?;
-    let running = watched.map_err(AgentError::system("epoll")).and_then(|waiter| {
-        drop_privileges(false)?;
-        Ok(Running { agent, waiter, wait: options.wait, names, start: now(), warned: false })
-    });
-    let outcome = running.map(|mut running| {
-        ready(&AgentReport::of(&running.agent, names, (running.start, running.start)));
-        let outcome = running.until(stop, options.interval, &mut report);
-        let last = running.finish();
-        outcome.map(|()| last)
-    });
+    let mut running = Running { agent, waiter, wait: options.wait, names, start: now(), warned: None };
+    let mut addresses = Addresses::of(&options.uplink)?;
+    let given = addresses.give(&options.addressing, &options.tap).map_err(AgentError::from);
+    let outcome = match given.and_then(|()| Ok(drop_privileges(false)?)) {
+        Ok(()) => {
+            running.start = now();
+            ready(&AgentReport::of(&running.agent, names, (running.start, running.start)));
+            let outcome = running.until(stop, options.interval, &mut report);
+            let last = running.finish();
+            outcome.map(|()| last)
+        }
+        Err(error) => {
+            // The TAP goes first, and with it what it was given.
+            drop(running);
+            Err(error)
+        }
+    };
     // Also after a failure, which is what is told then.
     let restored = addresses.restore();
     if let Err(error) = &restored {
         tracing::error!(%error, "the uplink does not have all that it had");
     }
-    let last = outcome.and_then(|ended| ended)?;
+    let last = outcome?;
     restored?;
     Ok(last)
 }
@@ -140,7 +147,9 @@ struct Running<'a> {
     wait: Wait,
     names: (&'a str, &'a str, MacAddr),
     start: Instant,
-    warned: bool,
+    /// When it was last said that nobody answers, and how many frames had gone unscheduled for it; `None` if somebody
+    /// does.
+    warned: Option<(Instant, u64)>,
 }
 
 impl Running<'_> {
@@ -190,16 +199,23 @@ impl Running<'_> {
         }
     }
 
-    /// Says once that nobody answers, which is what a switch without PL2 looks like.
+    /// Says that nobody answers, which is what a switch without PL2 looks like, and that somebody does again.
     fn warn(&mut self, now: Instant) {
-        let host = self.agent.host();
-        if self.warned || host.epoch() != 0 || host.parked() == 0 || now.since(self.start) < PATIENCE {
+        let uplink = self.names.0;
+        if !self.agent.is_unanswered() {
+            if self.warned.take().is_some() {
+                tracing::info!(uplink, "slots are granted again");
+            }
             return;
         }
-        let (uplink, parked, requests) = (self.names.0, host.parked(), host.stats().counters.requests);
-        if host.stats().counters.retries > requests {
-            self.warned = true;
-            tracing::warn!(uplink, parked, "no switch grants slots here: its frames wait; does it have `pl2`?");
+        let unscheduled = self.agent.counters().unanswered;
+        if self.warned.is_none_or(|(at, before)| now.since(at) >= WARN_AGAIN && unscheduled > before) {
+            self.warned = Some((now, unscheduled));
+            tracing::warn!(
+                uplink,
+                unscheduled,
+                "no switch grants slots here: all frames go unscheduled; has it `pl2`?"
+            );
         }
     }
 

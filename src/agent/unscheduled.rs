@@ -1,25 +1,42 @@
 use std::collections::HashMap;
 
 use crate::fabric::reply;
-use crate::time::{Instant, SECONDS};
+use crate::time::{Instant, MILLIS, SECONDS};
 use crate::wire::{Headers, L3, MacAddr, ethernet};
 
-/// How long a refused destination goes unscheduled before it is asked for again: long beside the round trip that
-/// the question costs, short beside how long a host that comes to the rack would notice.
-const RELEARN: u64 = 5 * SECONDS;
+/// How long a destination without a route goes unscheduled before it is asked for again, at first: a switch that has
+/// started anew knows a quiet host as soon as that says something, and an incast to it must not go unscheduled for long.
+const FIRST: u64 = 20 * MILLIS;
+/// The longest, after it was refused again and again: long beside the round trip that the question costs, short beside
+/// how long a host that comes to the rack would notice.
+const LONGEST: u64 = 5 * SECONDS;
 /// Most refused destinations that are known at once; beyond, the one that is forgotten soonest makes room.
 const MAX_LEARNED: usize = 1024;
+
+/// What is known of a destination without a route.
+#[derive(Clone, Copy, Debug)]
+struct Learned {
+    /// Until when nobody asks for it.
+    until: Instant,
+    /// How long that was, in nanoseconds.
+    time: u64,
+    /// Whether frames from it have come by the uplink.
+    is_heard: bool,
+}
 
 /// Which frames need no slot: they go ahead of data, and no register of the switch counts them.
 ///
 /// ARP and neighbour discovery, since a host must be found before anything is reserved towards it; group
-/// destinations, which are at no one output port (design, 2.7); and destinations outside of the rack, which the
-/// switch refuses (7, 11).
+/// destinations, which are at no one output port (design, 2.7); and destinations to which the switch has no route inside
+/// of the rack (7, 11), as it says in refusing. Any other refusal is temporary, and no reason to go without slots.
+///
+/// A destination without a route is asked for again after 20 ms, then after twice as long each time, up to 5 s. It
+/// is asked for at once when a first frame from it comes by the uplink, since the switch has learned by then where it is.
+/// If it is refused nevertheless, it is outside of the rack, and its frames say nothing any more.
 #[derive(Debug)]
 pub struct Unscheduled {
     always: Vec<MacAddr>,
-    /// Until when.
-    learned: HashMap<MacAddr, Instant>,
+    learned: HashMap<MacAddr, Learned>,
 }
 
 impl Unscheduled {
@@ -36,26 +53,47 @@ impl Unscheduled {
             || headers.kind == L3::Arp
             || (headers.kind == L3::Ipv6 && reply::is_neighbour_message(frame, headers))
             || self.always.contains(&dst)
-            || self.learned.get(&dst).is_some_and(|until| now < *until)
+            || self.learned.get(&dst).is_some_and(|learned| now < learned.until)
     }
 
-    /// The switch refused to reserve towards `dst`: what goes there is unscheduled for five seconds.
+    /// The switch has no route to `dst`: what goes there is unscheduled for a while.
     pub fn learn(&mut self, now: Instant, dst: MacAddr) {
-        if self.learned.len() >= MAX_LEARNED && !self.learned.contains_key(&dst) {
-            self.learned.retain(|_, until| now < *until);
-            if self.learned.len() >= MAX_LEARNED
-                && let Some(first) =
-                    self.learned.iter().min_by_key(|(mac, until)| (**until, **mac)).map(|(mac, _)| *mac)
-            {
-                self.learned.remove(&first);
+        if let Some(learned) = self.learned.get_mut(&dst) {
+            // The requests of several connections are refused at once.
+            if learned.until <= now {
+                learned.time = (2 * learned.time).min(LONGEST);
             }
+            learned.until = now + learned.time;
+            return;
         }
-        self.learned.insert(dst, now + RELEARN);
+        if self.learned.len() >= MAX_LEARNED
+            && let Some(first) = self.learned.iter().min_by_key(|(mac, l)| (l.until, **mac)).map(|(mac, _)| *mac)
+        {
+            self.learned.remove(&first);
+        }
+        self.learned.insert(dst, Learned { until: now + FIRST, time: FIRST, is_heard: false });
     }
 
-    /// Refused destinations that go unscheduled at `now`.
+    /// A frame from `src` came by the uplink.
+    #[inline]
+    pub fn heard(&mut self, now: Instant, src: MacAddr) {
+        if let Some(learned) = self.learned.get_mut(&src)
+            && !learned.is_heard
+        {
+            learned.is_heard = true;
+            learned.until = now.min(learned.until);
+        }
+    }
+
+    /// The switch has granted slots to `dst`.
+    #[inline]
+    pub fn granted(&mut self, dst: MacAddr) {
+        self.learned.remove(&dst);
+    }
+
+    /// Destinations that go unscheduled at `now` as the switch has no route to them.
     pub fn learned(&self, now: Instant) -> usize {
-        self.learned.values().filter(|until| now < **until).count()
+        self.learned.values().filter(|learned| now < learned.until).count()
     }
 }
 
@@ -99,17 +137,51 @@ mod tests {
         }
     }
 
+    /// Whether IPv4 to a host goes unscheduled.
+    fn is_learned(unscheduled: &Unscheduled, now: u64, number: u16) -> bool {
+        is(unscheduled, now, mac(number), &[0x08, 0x00, 0x45, 0])
+    }
+
     #[test]
-    fn what_was_refused_is_asked_for_again_after_a_while_and_no_more_than_a_bound_is_known() {
+    fn what_has_no_route_is_asked_for_again_after_a_while_that_doubles() {
         let mut unscheduled = Unscheduled::new(&[]);
-        let ipv4 = [0x08, 0x00, 0x45, 0];
+        let mut now = 7;
+        for ms in [20, 40, 80, 160, 320, 640, 1280, 2560, 5000, 5000] {
+            unscheduled.learn(Instant(now), mac(2));
+            // Another connection's request, refused with it.
+            unscheduled.learn(Instant(now), mac(2));
+            assert!(is_learned(&unscheduled, now + ms * MILLIS - 1, 2) && !is_learned(&unscheduled, now, 3));
+            now += ms * MILLIS;
+            assert!(!is_learned(&unscheduled, now, 2), "{ms} ms");
+        }
+    }
+
+    #[test]
+    fn what_speaks_is_asked_for_at_once_but_a_gateway_only_once() {
+        let mut unscheduled = Unscheduled::new(&[]);
+        unscheduled.learn(Instant(0), mac(2));
+        unscheduled.heard(Instant(MILLIS), mac(2));
+        assert!(!is_learned(&unscheduled, MILLIS, 2));
+        // It has no route, and goes on speaking.
+        unscheduled.learn(Instant(MILLIS), mac(2));
+        unscheduled.heard(Instant(2 * MILLIS), mac(2));
+        assert!(is_learned(&unscheduled, 41 * MILLIS - 1, 2) && !is_learned(&unscheduled, 41 * MILLIS, 2));
+        // It is in the rack now, and when the switch has forgotten it, all begins anew.
+        unscheduled.granted(mac(2));
+        unscheduled.learn(Instant(SECONDS), mac(2));
+        assert!(!is_learned(&unscheduled, SECONDS + 20 * MILLIS, 2));
+        unscheduled.heard(Instant(SECONDS + MILLIS), mac(2));
+        assert!(!is_learned(&unscheduled, SECONDS + MILLIS, 2));
+    }
+
+    #[test]
+    fn no_more_destinations_than_a_bound_are_known() {
+        let mut unscheduled = Unscheduled::new(&[]);
         unscheduled.learn(Instant(7), mac(2));
-        assert!(is(&unscheduled, RELEARN + 6, mac(2), &ipv4) && !is(&unscheduled, 7, mac(3), &ipv4));
-        assert!(!is(&unscheduled, RELEARN + 7, mac(2), &ipv4));
         for number in 0..1024 {
             unscheduled.learn(Instant(100 + u64::from(number)), mac(number + 10));
         }
         assert_eq!(unscheduled.learned(Instant(2000)), 1024, "mac(2) made room, whose time is over first");
-        assert!(!is(&unscheduled, 2000, mac(2), &ipv4) && is(&unscheduled, 2000, mac(10), &ipv4));
+        assert!(!is_learned(&unscheduled, 2000, 2) && is_learned(&unscheduled, 2000, 10));
     }
 }

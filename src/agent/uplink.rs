@@ -101,12 +101,12 @@ impl Uplink {
         self.data.push_back(frame);
     }
 
-    /// Data for `dst` that was released and has not left goes unscheduled frames' way, ahead of those that come
-    /// from now on: frames of a connection must not pass each other.
-    pub fn expedite(&mut self, dst: MacAddr) {
+    /// Data that was released and has not left, for the destinations that `which` picks, goes unscheduled frames' way,
+    /// ahead of those that come from now on: frames of a connection must not pass each other.
+    pub fn expedite(&mut self, which: impl Fn(MacAddr) -> bool) {
         for _ in 0..self.data.len() {
             let Some(frame) = self.data.pop_front() else { return };
-            match ethernet::dst(&frame) == dst {
+            match which(ethernet::dst(&frame)) {
                 true => self.bypass.push_back(frame),
                 false => self.data.push_back(frame),
             }

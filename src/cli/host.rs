@@ -1,7 +1,9 @@
-use std::fs;
-use std::io::{self, Write};
+mod reports;
+
+use std::cell::OnceCell;
+use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,7 +12,7 @@ use std::time::Duration;
 use clap::Args;
 use ipnet::IpNet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::agent::{self, Addressing, AgentError, AgentOptions, AgentReport, Percentiles, Wait};
 use crate::scheme::pl2::host::HostConfig;
@@ -19,7 +21,8 @@ use crate::wire::MacAddr;
 
 use super::run::Mode;
 use super::traffic::seconds;
-use super::{Failure, Outcome, print, start_logging};
+use super::{Failure, Outcome, start_logging};
+use reports::{Sinks, Writer};
 
 /// Between two reports that are kept in a file.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -68,7 +71,7 @@ pub(super) struct HostArgs {
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     max_parked: u32,
     /// A destination MAC that goes unscheduled, like that of a gateway; may be given several times.
-    /// What the switch refuses goes unscheduled anyway, from the first refusal on
+    /// What the switch has no route to goes unscheduled anyway, from the first refusal on
     #[arg(long, value_name = "MAC")]
     unscheduled: Vec<MacAddr>,
     /// Give the TAP this address instead of the uplink's; may be given several times
@@ -143,15 +146,15 @@ pub(super) fn host(args: HostArgs) -> Outcome {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone())?;
     }
-    let keep = |report: &AgentReport| {
-        if let Some(path) = &args.report
-            && let Err(error) = keep_report(path, report)
-        {
-            warn!(path = %path.display(), %error, "the report is not kept");
-        }
+    let sinks = Sinks {
+        file: args.report,
+        print: args.stats_interval.is_some(),
+        shown: if args.json { json } else { text },
+        kept: json,
     };
+    // Threads come after privileges are given up.
+    let writer = OnceCell::new();
     let ready = |first: &AgentReport| {
-        // Threads come after privileges are given up.
         if args.until_eof {
             let stop = stop.clone();
             thread::spawn(move || {
@@ -159,19 +162,25 @@ pub(super) fn host(args: HostArgs) -> Outcome {
                 stop.store(true, Ordering::Relaxed);
             });
         }
-        keep(first);
+        sinks.keep(first);
+        let _ = writer.set(Writer::start(sinks.clone()));
         info!(uplink = options.uplink, tap = options.tap, "ready");
     };
-    // Not by `print`, which ends the process if its reader has gone away: the host would be left without addresses.
     let show = |report: &AgentReport| {
-        keep(report);
-        if args.stats_interval.is_some() {
-            let _ = writeln!(io::stdout(), "{}", shown(report, args.json));
+        if let Some(Ok(writer)) = writer.get() {
+            writer.write(report);
         }
     };
     let last = agent::run(&options, &stop, ready, show)?;
-    keep(&last);
-    print(&shown(&last, args.json))
+    let writer = writer.into_inner().expect("it was ready")?;
+    match writer.finish(last) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            Err(Failure::failed("the last report is lost: nobody reads standard output, or the disk of --report hangs"))
+        }
+        // As everywhere: a reader that has gone away is no failure.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 impl From<AgentError> for Failure {
@@ -183,15 +192,8 @@ impl From<AgentError> for Failure {
     }
 }
 
-/// Whole or not at all, for who reads it meanwhile.
-fn keep_report(path: &Path, report: &AgentReport) -> io::Result<()> {
-    let new = path.with_extension("new");
-    fs::write(&new, shown(report, true) + "\n")?;
-    fs::rename(new, path)
-}
-
-fn shown(report: &AgentReport, json: bool) -> String {
-    if json { serde_json::to_string(report).expect("plain data") } else { text(report) }
+fn json(report: &AgentReport) -> String {
+    serde_json::to_string(report).expect("plain data")
 }
 
 fn text(report: &AgentReport) -> String {

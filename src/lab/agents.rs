@@ -16,8 +16,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::config::Pl2Options;
+
 use super::net::Namespace;
-use super::plan::{HostPlan, Plan};
+use super::plan::{AgentPlan, HostPlan, Plan};
 use super::up::tail;
 use super::{LabError, LabName};
 
@@ -47,6 +49,28 @@ fn log_path(state_dir: &Path, host: &str) -> PathBuf {
     state_dir.join(format!("{host}.agent.log"))
 }
 
+/// What `[pl2]` says of agents, as options of `weft host`: the switch's own agents would do the same.
+pub(super) fn options(pl2: &Pl2Options) -> Vec<String> {
+    let Pl2Options { k, depth, max_outstanding, rtt_comp, bypass_bytes, late_max, max_queue, max_parked, .. } = *pl2;
+    let mut options: Vec<String> = [
+        ("--k", k.to_string()),
+        ("--depth", depth.to_string()),
+        ("--max-outstanding", max_outstanding.to_string()),
+        ("--rtt-comp", format!("{}ns", rtt_comp.0)),
+        ("--bypass", bypass_bytes.0.to_string()),
+        ("--late-max", late_max.to_string()),
+        ("--max-queue", max_queue.to_string()),
+        ("--max-parked", max_parked.to_string()),
+    ]
+    .into_iter()
+    .flat_map(|(name, value)| [name.into(), value])
+    .collect();
+    if pl2.fixed_k {
+        options.push("--fixed-k".into());
+    }
+    options
+}
+
 #[derive(Debug)]
 struct Agent {
     host: String,
@@ -55,14 +79,15 @@ struct Agent {
 }
 
 impl Agent {
-    fn start(name: &LabName, dir: &Path, host: &HostPlan, unscheduled: &[String]) -> Result<Agent, LabError> {
+    fn start(name: &LabName, dir: &Path, host: &HostPlan, plan: &AgentPlan) -> Result<Agent, LabError> {
         let path = log_path(dir, &host.name);
         let log = File::create(&path).map_err(LabError::file("cannot write", &path))?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("weft").args(["host", "--until-eof", "--tap", TAP, "--uplink", &host.interface]);
         host.addresses.iter().for_each(|address| _ = command.args(["--address", &address.to_string()]));
         host.gateways.iter().for_each(|gateway| _ = command.args(["--via", &gateway.to_string()]));
-        unscheduled.iter().for_each(|mac| _ = command.args(["--unscheduled", mac]));
+        plan.unscheduled.iter().for_each(|mac| _ = command.args(["--unscheduled", &mac.to_string()]));
+        command.args(&plan.options);
         command.arg("--report").arg(report_path(dir, &host.name));
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
         let child = Namespace::open(&name.namespace(&host.name))?.spawn(&mut command)?;
@@ -108,8 +133,7 @@ impl Agents {
         let agents = Agents::default();
         for host in plan.hosts.iter() {
             if let Some(agent) = &host.agent {
-                let unscheduled: Vec<_> = agent.unscheduled.iter().map(ToString::to_string).collect();
-                lock(&agents.agents).push(Agent::start(name, dir, host, &unscheduled)?);
+                lock(&agents.agents).push(Agent::start(name, dir, host, agent)?);
             }
         }
         Ok(agents)
@@ -184,4 +208,31 @@ impl Drop for Agents {
 
 fn lock(agents: &Mutex<Vec<Agent>>) -> std::sync::MutexGuard<'_, Vec<Agent>> {
     agents.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Bytes, Duration as Time};
+
+    #[test]
+    fn an_agent_reserves_as_its_switch_is_configured() {
+        let pl2 = Pl2Options {
+            k: 8,
+            depth: 2,
+            max_outstanding: 64,
+            rtt_comp: Time(20_000),
+            bypass_bytes: Bytes(128),
+            late_max: 5,
+            max_queue: 100,
+            max_parked: 1000,
+            fixed_k: true,
+            ..Pl2Options::default()
+        };
+        assert_eq!(
+            options(&pl2).join(" "),
+            "--k 8 --depth 2 --max-outstanding 64 --rtt-comp 20000ns --bypass 128 --late-max 5 --max-queue 100 \
+             --max-parked 1000 --fixed-k"
+        );
+    }
 }

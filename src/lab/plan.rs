@@ -46,6 +46,9 @@ pub(super) struct HostPlan {
 pub(super) struct AgentPlan {
     /// Destinations outside of the rack: the gateway.
     pub unscheduled: Vec<MacAddr>,
+    /// How it reserves, as its ToR's `[pl2]` says: options of `weft host`.
+    #[serde(default)]
+    pub options: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,7 +104,10 @@ impl Plan {
     pub(super) fn add_agents(&mut self, fabric: &Fabric) {
         for host in &mut self.hosts {
             let tor = fabric.switches.iter().find(|switch| switch.name() == host.tor);
-            host.agent = Some(AgentPlan { unscheduled: tor.map(|tor| tor.config.mac).into_iter().collect() });
+            host.agent = Some(AgentPlan {
+                unscheduled: tor.map(|tor| tor.config.mac).into_iter().collect(),
+                options: tor.map(|tor| super::agents::options(&tor.config.pl2)).unwrap_or_default(),
+            });
         }
     }
 

@@ -5,8 +5,12 @@ mod packets;
 
 /// Nothing is lost, doubled or reordered, whatever happens.
 mod conservation;
+/// A switch that has started anew.
+mod restart;
 /// Frames in slots: from the TAP to the uplink, and back.
 mod scheduled;
+/// Nobody answers.
+mod silence;
 /// What goes without a slot.
 mod unscheduled;
 
@@ -19,7 +23,7 @@ use weft::port::Port;
 use weft::port::mem::MemPort;
 use weft::scheme::pl2::host::HostConfig;
 use weft::time::Instant;
-use weft::wire::pl2::{Control, FRAME_LEN, Flags, Kind};
+use weft::wire::pl2::{Control, FRAME_LEN, Flags, Kind, NO_ROUTE};
 use weft::wire::{MacAddr, parse};
 
 /// 1,538 bytes of wire at 1 Gbit/s, the design's example (1.3, 8), in nanoseconds.
@@ -51,7 +55,13 @@ fn grant(rsv: &Control, (t_in, t_out): (u32, u32), t_sw: u64) -> Control {
     Control { kind: Kind::Grt, flags, epoch: 1, t_in, t_out, t_sw, slot_ns: SLOT as u32, ..*rsv }
 }
 
+/// There is no route to where it asks for.
 fn refusal(rsv: &Control, t_sw: u64) -> Control {
+    Control { t_in: NO_ROUTE, t_out: NO_ROUTE, ..busy(rsv, t_sw) }
+}
+
+/// There is no room now.
+fn busy(rsv: &Control, t_sw: u64) -> Control {
     Control { k: 0, flags: Flags { nack: true, ..Flags::default() }, ..grant(rsv, (0, 0), t_sw) }
 }
 

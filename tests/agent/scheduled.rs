@@ -54,6 +54,24 @@ fn a_burst_leaves_one_frame_a_slot() {
     rig.close();
 }
 
+/// A ring that the kernel does not empty is looked at again in 100 us, however long its frames have been due.
+#[test]
+fn a_full_ring_is_no_reason_to_spin() {
+    let mut rig = Rig::new(HostConfig::default(), 1);
+    (0..2).for_each(|number| rig.send(&packet(2, 0, number, 1514)));
+    let rsv = only(&rig.pass(0));
+    rig.answer(mac(2), &grant(&rsv, (0, 0), 1));
+    for now in [5 * SLOT, 10 * SLOT] {
+        rig.agent.pass(|| Instant(now)).expect("both sides are there");
+    }
+    let now = Instant(10 * SLOT);
+    assert_eq!(rig.agent.next_deadline(now), Some(now + 100_000));
+    // With room, at once: it was due a slot after the first.
+    assert_eq!((rig.left().len(), rig.agent.next_deadline(now)), (1, Some(Instant(6 * SLOT))));
+    assert_eq!(rig.pass(11 * SLOT).len(), 1);
+    rig.close();
+}
+
 /// Design, 2.9: messages strictly first, then what goes unscheduled, then data.
 #[test]
 fn where_room_is_short_messages_leave_first_and_data_last() {

@@ -141,8 +141,8 @@ fn unmodified_applications_are_scheduled_through_tap_devices() {
         assert_eq!((number(agent, "left"), number(agent, "malformed")), (0, 0), "{report}");
         assert!(number(&report["rtt_ns"], "count") > 0 && number(&report["lateness_ns"], "count") > 0, "{report}");
     }
-    // The gateway, once for its one MAC.
-    assert!((1..=2).contains(&number(&first["agent"], "learned")), "{first}");
+    // The gateway, for its one MAC: after it has spoken, and then at doubling intervals.
+    assert!((1..=10).contains(&number(&first["agent"], "learned")), "{first}");
     assert_eq!(number(&second["agent"], "learned"), 0, "{second}");
     let closed = number(&first["host"], "used_slots") + number(&second["host"], "used_slots");
     let seen = sum(&shown, "used_slots") + sum(&shown, "late") + sum(&shown, "rogue");
@@ -214,12 +214,42 @@ fn a_killed_agent_leaves_no_tap_and_no_program_and_its_slots_come_back() {
     switch.stop();
 }
 
+/// A pipe holds 64 KiB, which are some fifty reports; whatever does not fit must not stop the packets, nor the end.
+#[test]
+fn reports_that_nobody_reads_are_dropped_and_stop_nothing() {
+    let Some(_turn) = turn("agentpipe") else { return };
+    let bed = Bed::new("apipe", &[Kind::Host; 2]);
+    let switch = bed.start(&(bed.toml(RATE) + PL2), &[]);
+    let [a, b] = &bed.hosts[..] else { unreachable!() };
+    let before = network(a);
+    let (log, out) = (bed.path("pipe.log"), bed.path("pipe.out"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(["host", "--uplink", "eth0", "--force", "--json", "--stats-interval", "0.005"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
+    let mut agent = HostAgent { child: a.netns.spawn(&mut command).unwrap(), log, out };
+    wait_for("the agent is ready", || agent.log().contains("ready"));
+    // 300 reports.
+    thread::sleep(Duration::from_millis(1500));
+    for address in b.addresses() {
+        a.ping(address, &[]).answered();
+    }
+    let status = agent.end(Signal::SIGTERM);
+    assert!(!status.success() && agent.log().contains("nobody reads"), "{status}: {}", agent.log());
+    assert_eq!(network(a), before);
+    switch.stop();
+}
+
 #[test]
 fn what_keeps_an_agent_from_starting_is_said_with_a_remedy_and_changes_nothing() {
     let Some(_turn) = turn("agentrefused") else { return };
     let bed = Bed::new("arefuse", &[Kind::Host]);
     let host = &bed.hosts[0];
+    // Routes as an administrator makes them: one of the next hops is reached by a route that the kernel lists behind.
+    host.ok(&["ip", "route", "add", "198.51.100.1", "dev", "eth0"]);
+    host.ok(&["ip", "route", "add", "192.0.2.0/24", "via", "198.51.100.1"]);
+    host.ok(&["ip", "-6", "route", "add", "2001:db8::/32", "via", &Bed::GATEWAYS[1].to_string()]);
     let before = network(host);
+    assert_eq!(before.iter().filter(|line| line.starts_with("default")).count(), 2, "{before:#?}");
     host.ok(&["ip", "tuntap", "add", "name", "taken", "mode", "tap"]);
     for (options, words) in [
         (&["--uplink", "eth0"][..], &["`eth0`", "default route", "--force"][..]),
@@ -229,6 +259,11 @@ fn what_keeps_an_agent_from_starting_is_said_with_a_remedy_and_changes_nothing()
         (&["--uplink", "eth0", "--force", "--mtu", "9000"], &["9000", "1500", "--mtu 1500"]),
         (&["--uplink", "eth0", "--force", "--depth", "17"], &["17", "1 to 16"]),
         (&["--uplink", "eth0", "--force", "--address", "10.1.0.1/24", "--via", "10.9.0.1"], &["10.9.0.1", "prefix"]),
+        // The TAP has an address and a default route when the second gateway is refused.
+        (
+            &["--uplink", "eth0", "--force", "--address", "10.1.0.1/24", "--via", "10.1.0.254", "--via", "fd00::1"],
+            &["fd00::1", "prefix"],
+        ),
     ] {
         let said = text(&refused(host, options));
         assert!(words.iter().all(|word| said.contains(word)), "{options:?}: {said}");

@@ -69,17 +69,19 @@ impl Netlink {
         Ok(())
     }
 
-    /// Gives `interface`, which is up, what `config` has, IPv6 addresses without duplicate address detection.
+    /// Gives `interface`, which is up, what `config` has, IPv6 addresses without duplicate address detection. All is
+    /// tried, whatever the kernel says of one; what is there already is done.
     ///
     /// # Errors
-    /// `ENODEV` for an unknown interface, `EEXIST` for what it has already, `ENETUNREACH` for a next hop that no
-    /// address reaches.
+    /// The first that was refused: `ENODEV` for an unknown interface, `ENETUNREACH` for a next hop that no address
+    /// reaches.
     pub fn add_config(&self, interface: &str, config: &InterfaceConfig) -> Result<(), NetError> {
         if config.is_empty() {
             return Ok(());
         }
         let step = || format!("cannot give `{interface}` an address that another interface had");
         let index = self.index_of(interface, step)?;
+        let mut failed = None;
         for address in &config.addresses {
             let mut address = address.clone();
             address.header.index = index;
@@ -90,27 +92,47 @@ impl Netlink {
             }
             let mut request = self.handle.address().add(index, Ipv4Addr::UNSPECIFIED.into(), 0);
             *request.message_mut() = address;
-            self.run(request.execute(), step)?;
+            failed = failed.or(refused(self.run(request.execute(), step)));
         }
-        let step = || format!("cannot give `{interface}` a route that another interface had");
-        for route in &config.routes {
-            let mut route = route.clone();
-            // What the kernel says of a route's state is nothing to ask for.
-            route.header.flags = RouteFlags::empty();
-            route.attributes.retain(|a| !matches!(a, RouteAttribute::CacheInfo(_)));
-            for attribute in &mut route.attributes {
-                if let RouteAttribute::Oif(by) = attribute {
-                    *by = index;
-                }
+        let mut routes: Vec<_> = config.routes.iter().map(|route| through(route, index)).collect();
+        // A route's next hop may be reached by one that the kernel listed behind it.
+        loop {
+            let (before, mut first) = (routes.len(), None);
+            routes.retain(|route| {
+                let step = || format!("cannot give `{interface}` a route that another interface had");
+                let refused = refused(self.run(self.handle.route().add(route.clone()).execute(), step));
+                let again = refused.is_some();
+                first = first.take().or(refused);
+                again
+            });
+            if routes.is_empty() || routes.len() == before {
+                return failed.or(first).map_or(Ok(()), Err);
             }
-            self.run(self.handle.route().add(route).execute(), step)?;
         }
-        Ok(())
     }
 
     fn index_of(&self, interface: &str, step: impl FnOnce() -> String) -> Result<u32, NetError> {
         self.link_by_name(interface).map(|link| link.header.index).map_err(|e| self.fail(step(), e))
     }
+}
+
+/// The error, unless it says that this is there already.
+fn refused(result: Result<(), NetError>) -> Option<NetError> {
+    result.err().filter(|error| error.errno() != Some(Errno::EEXIST))
+}
+
+/// The same route by interface `index`.
+fn through(route: &RouteMessage, index: u32) -> RouteMessage {
+    let mut route = route.clone();
+    // What the kernel says of a route's state is nothing to ask for.
+    route.header.flags = RouteFlags::empty();
+    route.attributes.retain(|a| !matches!(a, RouteAttribute::CacheInfo(_)));
+    for attribute in &mut route.attributes {
+        if let RouteAttribute::Oif(by) = attribute {
+            *by = index;
+        }
+    }
+    route
 }
 
 /// Whether somebody made a route of the main table that leads by interface `index` alone.
