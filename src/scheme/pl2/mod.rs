@@ -38,10 +38,11 @@
 //!     and the start number is the next.
 //! 11. **Room** for 4,096 reservations of a port by default, and for 64 connections of one that agree in the 10 bits
 //!     that a shim has of them; beyond is refused (7). Senders should number their connections one after the other.
-//! 12. **One owner.** Both registers, and the reservation, are changed in one step by one owner: a switch on several
-//!     workers has one book, on one of them, to which the others hand requests and what they saw of data. Atomic
-//!     registers would do for the grants alone, but not for replacing and taking back exactly once; with one owner
-//!     every order in which things are handed over is a sequence of whole steps, and no slot is given out twice.
+//! 12. **One owner.** Both registers, and the reservation, are changed in one step: a switch on several workers has one book
+//!     behind a lock ([`switch::SharedBook`]), and each request, arrival and departure is a step. Atomic registers would
+//!     do for the grants alone, but not for replacing and taking back exactly once; a book on one worker, to which the
+//!     others hand what they saw, would count off later, and be one more way between workers. Whatever the order of
+//!     the steps, no slot is given out twice (1.3).
 
 mod book;
 mod config;
