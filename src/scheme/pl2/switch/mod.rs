@@ -210,7 +210,11 @@ impl Rack {
                 if output.is_none() {
                     // It was there when they came: its port has gone down, or it is where they come from.
                     let drop = Action::Drop(DropReason::NoBridgePort);
-                    edge.host.abandon(cx.now, dst, |(frame, meta)| cx.outbox.release(frame, meta, drop));
+                    edge.host.withdraw(
+                        cx.now,
+                        |key| key.dst == dst,
+                        |(frame, meta)| cx.outbox.release(frame, meta, drop),
+                    );
                 }
                 edge.grant(cx.now, answer.grant);
                 // An agent need not know of another: one can't be gone without the other.
