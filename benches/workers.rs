@@ -53,7 +53,7 @@ struct Worker {
 
 impl Worker {
     fn new(config: &SwitchConfig, pool: Pool, exchange: Exchange) -> Worker {
-        let plane = dataplane::build_pipe(config, &[1500, 1600, 1600, 1600, 1600], exchange.pipe());
+        let plane = dataplane::build_pipe(config, &[1500, 1600, 1600, 1600, 1600], exchange.pipe(), exchange.common());
         Worker { plane, pool, exchange, burst: Burst::new(), now: Instant(1), made: 0, left: 0, mac: config.mac }
     }
 

@@ -1,6 +1,8 @@
 //! The assembly: which hooks make the program of a configured switch. The one `match` over schemes
 //! is here; behind it everything is monomorphised, and the only dynamic calls are per burst.
 
+use std::sync::{Arc, OnceLock};
+
 use ipnet::IpNet;
 
 use crate::config::scheme::Agent;
@@ -26,7 +28,7 @@ use crate::scheme::letflow::{Choice, LetFlow, LetFlowEgress, LetFlowIngress};
 use crate::scheme::p4te::control::ControlPlane;
 use crate::scheme::p4te::{P4te, P4teConfig, P4teEgress, P4teIngress, RateConfig, rate};
 use crate::scheme::pl2::host::HostConfig;
-use crate::scheme::pl2::switch::{Rack, RackConfig};
+use crate::scheme::pl2::switch::{Rack, RackConfig, SharedBook};
 use crate::scheme::pl2::{BookConfig, slot_ns};
 use crate::time::Instant;
 
@@ -51,7 +53,8 @@ pub trait Dataplane: Send {
     fn next_deadline(&self) -> Option<Instant>;
     /// [`Switch::backlog`].
     fn backlog(&self) -> PortMask;
-    /// Which start of the switch this is, from 1: its hosts know it by that. Called before the first frame, if at all.
+    /// Which start of the switch this is, from 1: its hosts know it by that. Called before the first frame, if at all;
+    /// of several pipes the first one says it.
     fn set_start(&mut self, number: u16);
     /// [`Switch::set_port_up`]; the forwarding leaves a dead port out at once.
     fn set_port_up(&mut self, port: PortId, up: bool, pool: &mut Pool);
@@ -314,52 +317,65 @@ pub fn port_limits(config: &SwitchConfig) -> Vec<PortLimits> {
 /// # Panics
 /// If there are fewer MTUs than ports.
 pub fn build(config: &SwitchConfig, mtus: &[u16]) -> Box<dyn Dataplane> {
-    build_pipe(config, mtus, Pipe::ONLY)
+    build_pipe(config, mtus, Pipe::ONLY, &Common::default())
 }
 
-/// One pipe of the switch of a configuration; otherwise as [`build`].
+/// What the pipes of one switch have in common; a clone is the same. All else is each pipe's own.
+#[derive(Clone, Debug, Default)]
+pub struct Common {
+    /// Made with the first pipe, if the switch schedules its rack.
+    slots: Arc<OnceLock<SharedBook>>,
+}
+
+/// One pipe of the switch of a configuration, with what it has in common with the others; otherwise as [`build`].
 ///
 /// # Panics
 /// If there are fewer MTUs than ports.
-pub fn build_pipe(config: &SwitchConfig, mtus: &[u16], pipe: Pipe) -> Box<dyn Dataplane> {
+pub fn build_pipe(config: &SwitchConfig, mtus: &[u16], pipe: Pipe, common: &Common) -> Box<dyn Dataplane> {
     assert_eq!(mtus.len(), config.ports.len(), "one MTU a port");
     match config.selector {
         Selector::Caft => {
             let fabric = fabric_config(config, mtus, pipe);
             let caft = caft_config(config);
             let (ingress, egress) = (CaftIngress::new(&fabric, &caft), ClosEgress::new(caft.clos.tpid));
-            Box::new(assemble::<Caft>(config, mtus, pipe, ingress, egress, ()))
+            Box::new(assemble::<Caft>(config, mtus, pipe, common, ingress, egress, ()))
         }
-        Selector::Ecmp => Box::new(assemble::<Ecmp>(config, mtus, pipe, EcmpIngress, EcmpEgress, ())),
+        Selector::Ecmp => Box::new(assemble::<Ecmp>(config, mtus, pipe, common, EcmpIngress, EcmpEgress, ())),
         Selector::Expeditus => {
             let fabric = fabric_config(config, mtus, pipe);
             let expeditus = expeditus_config(config);
             let ingress = ExpeditusIngress::new(&fabric, &expeditus);
             let egress = ClosEgress::new(expeditus.clos.tpid);
-            Box::new(assemble::<Expeditus>(config, mtus, pipe, ingress, egress, ()))
+            Box::new(assemble::<Expeditus>(config, mtus, pipe, common, ingress, egress, ()))
         }
-        Selector::Flowlet => Box::new(letflow(config, mtus, pipe, Choice::Hash)),
-        Selector::LetFlow => Box::new(letflow(config, mtus, pipe, Choice::Random)),
+        Selector::Flowlet => Box::new(letflow(config, mtus, pipe, common, Choice::Hash)),
+        Selector::LetFlow => Box::new(letflow(config, mtus, pipe, common, Choice::Random)),
         Selector::Hula => {
             let fabric = fabric_config(config, mtus, pipe);
             let rates: Vec<_> = config.ports.iter().map(|p| p.rate).collect();
             let ingress = HulaIngress::new(&fabric, &rates, &hula_config(config)).expect("a valid configuration");
-            Box::new(assemble::<Hula>(config, mtus, pipe, ingress, HulaEgress, ()))
+            Box::new(assemble::<Hula>(config, mtus, pipe, common, ingress, HulaEgress, ()))
         }
         Selector::P4te => {
             let p4te = p4te_config(config);
             let (ingress, egress) = (P4teIngress::new(p4te), P4teEgress::new(p4te));
-            Box::new(assemble::<P4te>(config, mtus, pipe, ingress, egress, ControlPlane::new(p4te.depth_step)))
+            Box::new(assemble::<P4te>(config, mtus, pipe, common, ingress, egress, ControlPlane::new(p4te.depth_step)))
         }
     }
 }
 
 /// Each pipe chooses by a seed of its own.
-fn letflow(config: &SwitchConfig, mtus: &[u16], pipe: Pipe, choice: Choice) -> Switch<Fabric<LetFlow>> {
+fn letflow(
+    config: &SwitchConfig,
+    mtus: &[u16],
+    pipe: Pipe,
+    common: &Common,
+    choice: Choice,
+) -> Switch<Fabric<LetFlow>> {
     let FlowletOptions { gap, slots } = config.flowlet;
     let seed = config.seed.wrapping_add(u64::from(pipe.index));
     let ingress = LetFlowIngress::new(choice, slots as usize, gap.0, seed);
-    assemble::<LetFlow>(config, mtus, pipe, ingress, LetFlowEgress, ())
+    assemble::<LetFlow>(config, mtus, pipe, common, ingress, LetFlowEgress, ())
 }
 
 fn hula_config(config: &SwitchConfig) -> HulaConfig {
@@ -425,9 +441,10 @@ pub fn rack_config(config: &SwitchConfig, mtus: &[u16]) -> Option<RackConfig> {
     Some(RackConfig { book, agent: (o.agent == Agent::Edge).then_some(agent), rsv_delay: o.rsv_delay.0 })
 }
 
-fn rack(config: &SwitchConfig, mtus: &[u16]) -> Option<Box<dyn RackScheduler>> {
-    let rack = Rack::new(&rack_config(config, mtus)?).expect("a valid configuration");
-    Some(Box::new(rack))
+fn rack(config: &SwitchConfig, mtus: &[u16], pipe: Pipe, common: &Common) -> Option<Box<dyn RackScheduler>> {
+    let rack = rack_config(config, mtus)?;
+    let book = common.slots.get_or_init(|| SharedBook::new(&rack.book).expect("a valid configuration"));
+    Some(Box::new(Rack::new(&rack, pipe, book.clone()).expect("a valid configuration")))
 }
 
 /// Where the switch of a configuration stands in its fabric, for all that go by it.
@@ -476,11 +493,13 @@ fn assemble<S: Scheme>(
     config: &SwitchConfig,
     mtus: &[u16],
     pipe: Pipe,
+    common: &Common,
     ingress: S::Ingress,
     egress: S::Egress,
     control: S::Control,
 ) -> Switch<Fabric<S>> {
-    let ingress = FabricIngress::new(fabric_config(config, mtus, pipe), ingress).with_rack(rack(config, mtus));
+    let rack = rack(config, mtus, pipe, common);
+    let ingress = FabricIngress::new(fabric_config(config, mtus, pipe), ingress).with_rack(rack);
     let mut switch =
         Switch::<Fabric<S>>::with_pipe(ingress, FabricEgress::new(egress), control, &port_limits(config), pipe);
     let ports = config.ports.iter().zip(config.uplink_numbers()).zip(mtus);

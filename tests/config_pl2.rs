@@ -105,7 +105,11 @@ fn what_cannot_be_scheduled_is_refused_with_the_reason() {
         (on(&[GIGABIT, "rate = \"10Gbit\""]), 11, "port \"h1\": rate 10Gbit, but port \"h0\" has 1Gbit"),
         (on(&[GIGABIT, GIGABIT, ""]), 12, "port \"h2\": rate unlimited, but port \"h0\" has 1Gbit"),
         (on(&["rate = \"10kbit\""]), 7, "at which a PL2 slot lasts more than 1 s"),
-        (tor("pl2 = true", &[GIGABIT], "[runtime]\nworkers = 2\n"), 12, "PL2's slots have one owner: write 1"),
+        (
+            tor("pl2 = true", &[GIGABIT], "[runtime]\nworkers = 2\n"),
+            12,
+            "several workers receive a host's frames: write 1, or [pl2] agent = \"none\"",
+        ),
         (
             "name = \"a\"\nrole = \"agg\"\npl2 = true\n[[port]]\ninterface = \"d\"\nkind = \"down\"\n".into(),
             3,

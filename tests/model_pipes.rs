@@ -293,7 +293,7 @@ impl Model {
         let mtus = vec![MTU; config.ports.len()];
         let workers = (exchanges.into_iter().zip(pools).zip(woken))
             .map(|((exchange, pool), woken)| Worker {
-                plane: dataplane::build_pipe(&config, &mtus, exchange.pipe()),
+                plane: dataplane::build_pipe(&config, &mtus, exchange.pipe(), exchange.common()),
                 pool,
                 exchange,
                 woken,

@@ -42,7 +42,7 @@ impl<'a> Stations<'a> {
     }
 }
 
-/// A scheduler of the frames between host ports. It is there whole, on one pipe, or not at all.
+/// A scheduler of the frames between host ports: one pipe's part of it.
 pub trait RackScheduler: Debug + Send {
     /// A host's message came in by `from`, and was read from `frame`. An answer to it takes its place.
     fn message(
@@ -87,7 +87,7 @@ pub trait RackScheduler: Debug + Send {
     /// Ports whose devices are up from now on.
     fn set_up(&mut self, up: PortMask);
 
-    /// Which start of the switch this is, from 1; called before the first frame.
+    /// Which start of the switch this is, from 1; called before the first frame. Of several pipes the first one says it.
     fn start(&mut self, epoch: u16);
 
     /// What it has to show, beside depths of `queues`.

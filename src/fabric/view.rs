@@ -117,8 +117,8 @@ pub struct SchemeTable {
     pub columns: Vec<&'static str>,
     /// As many cells a row as there are columns.
     pub rows: Vec<Vec<Cell>>,
-    /// Whether it is a record: there can be one row only, of the switch as a whole. Schemes that run on several
-    /// workers have none: each worker has a row of its own.
+    /// Whether it is a record: there can be one row only, of the switch as a whole. Of several
+    /// workers one shows it, or each has a row of its own in a table.
     pub record: bool,
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering, fence};
 
 use crossbeam::queue::ArrayQueue;
 
-use crate::dataplane::Dataplane;
+use crate::dataplane::{Common, Dataplane};
 use crate::fabric::note::Note;
 use crate::frame::{Pool, Stray};
 use crate::pisa::{Handed, Pipe};
@@ -73,6 +73,7 @@ pub struct Exchange {
     handing: Vec<Handed>,
     strays: Vec<Stray>,
     shared: Arc<Shared>,
+    common: Common,
 }
 
 /// What the pipes of a switch count together, at the end.
@@ -94,7 +95,7 @@ impl Exchange {
         let count = wakes.len();
         let lane = || Arc::new(Lane { parcels: ArrayQueue::new(PARCELS), spare: ArrayQueue::new(PARCELS) });
         let lanes: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| lane()).collect()).collect();
-        let shared = Arc::new(Shared::default());
+        let (shared, common) = (Arc::new(Shared::default()), Common::default());
         let exchange = |index: usize| {
             let peer = |other: usize| Peer {
                 to: lanes[index][other].clone(),
@@ -104,7 +105,8 @@ impl Exchange {
             };
             let peers = (0..count).map(|other| (other != index).then(|| peer(other))).collect();
             let pipe = Pipe { index: index as u8, count: count as u8 };
-            Exchange { pipe, peers, notes: Vec::new(), handing: Vec::new(), strays: Vec::new(), shared: shared.clone() }
+            let (shared, common) = (shared.clone(), common.clone());
+            Exchange { pipe, peers, notes: Vec::new(), handing: Vec::new(), strays: Vec::new(), shared, common }
         };
         (0..count).map(exchange).collect()
     }
@@ -112,6 +114,11 @@ impl Exchange {
     /// Which pipe this is of.
     pub fn pipe(&self) -> Pipe {
         self.pipe
+    }
+
+    /// What its pipe has in common with the others.
+    pub fn common(&self) -> &Common {
+        &self.common
     }
 
     /// Whether something has come, or waits to be sent.

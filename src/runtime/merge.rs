@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
 use super::report::{Body, DropMap, PortReport, Report, UmemReport};
@@ -13,13 +14,17 @@ fn add_drops(to: &mut DropMap, from: DropMap) {
     }
 }
 
-/// Adds the rows of each table. There are no records where there are several pipes
+/// Adds the rows of each table. A record is of one pipe, which tells it for all
 /// ([`crate::fabric::view::SchemeTable::record`]), and what one pipe does not keep, none does.
 fn add_tables(to: &mut Map<String, Value>, from: Map<String, Value>) {
-    for (name, rows) in from {
-        let ours = to.entry(name).or_insert(Value::Array(Vec::new()));
-        if let (Value::Array(ours), Value::Array(rows)) = (ours, rows) {
-            ours.extend(rows);
+    for (name, theirs) in from {
+        match to.entry(name) {
+            Entry::Vacant(free) => _ = free.insert(theirs),
+            Entry::Occupied(mut there) => {
+                if let (Value::Array(ours), Value::Array(rows)) = (there.get_mut(), theirs) {
+                    ours.extend(rows);
+                }
+            }
         }
     }
 }

@@ -140,7 +140,7 @@ impl Worker {
                 .map(|(p, (device, _))| PortSlot::new(p.clone(), device.clone(), config.runtime.workers))
                 .collect();
             let mtus: Vec<u16> = slots.iter().map(PortSlot::mtu).collect();
-            let mut plane = dataplane::build_pipe(&config, &mtus, exchange.pipe());
+            let mut plane = dataplane::build_pipe(&config, &mtus, exchange.pipe(), exchange.common());
             plane.set_start((now().0 / START) as u16);
             let slots = slots.into_iter().map(Some).collect();
             let mut r = Running {

@@ -7,11 +7,13 @@
 //! - I6: with no drain between, the times of a port rise by exactly k; a port at rest is at 0.
 //! - I8: I1 holds whatever is lost, copied or out of order.
 //! - I9: after its deadline a dead sender is in nobody's way.
+//! - I13: requests on several threads get the slots of some order of them.
 
 mod line;
 mod random;
 mod reference;
 mod rules;
+mod threads;
 
 use weft::id::PortId;
 use weft::scheme::pl2::{BookConfig, PortSlots, SlotBook, SlotMode};

@@ -7,5 +7,7 @@ mod rig;
 mod edge;
 mod frames;
 mod load;
+mod pipes;
 mod ways;
 mod wire;
+mod workers;

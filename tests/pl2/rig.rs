@@ -90,10 +90,15 @@ impl Setup {
 
     /// The switch, which has heard of its hosts.
     pub fn rig(&self) -> Rig {
+        self.rig_of(dataplane::build)
+    }
+
+    /// The same, of what `build` makes of its configuration and MTUs.
+    pub fn rig_of(&self, build: impl Fn(&SwitchConfig, &[u16]) -> Box<dyn Dataplane>) -> Rig {
         let config = self.config();
         let ports = config.ports.len();
         let mut rig = Rig {
-            plane: dataplane::build(&config, &vec![1500; ports]),
+            plane: build(&config, &vec![1500; ports]),
             config,
             now: Instant(999_000_000),
             pool: Pool::heap(4096, 2048),

@@ -18,14 +18,14 @@ const FULL: usize = 1514;
 const FRAMES: u16 = 200;
 
 /// A host: its agent and what its NIC has to send, messages first.
-struct Station {
+pub struct Station {
     port: u8,
-    host: Host<Vec<u8>>,
+    pub host: Host<Vec<u8>>,
     messages: VecDeque<Vec<u8>>,
     data: VecDeque<Vec<u8>>,
     link: Pacer,
     /// Killed: it sends nothing any more, and hears nothing.
-    dead: bool,
+    pub dead: bool,
 }
 
 impl Station {
@@ -37,11 +37,14 @@ impl Station {
 
     /// Full frames to host 4, all at once.
     fn load(&mut self, now: Instant) {
-        for number in 0..FRAMES {
-            let frame = numbered(self.port, 4, FULL, number);
-            let taken = self.host.enqueue(now, ConnKey { dst: mac(4), flow: 0 }, FULL as u32, frame);
-            assert_eq!(taken, Enqueued::Parked);
-        }
+        (0..FRAMES).for_each(|number| self.queue(now, 4, FULL, number));
+    }
+
+    /// A frame of `len` bytes to the host behind a port.
+    pub fn queue(&mut self, now: Instant, to: u8, len: usize, number: u16) {
+        let frame = numbered(self.port, to, len, number);
+        let taken = self.host.enqueue(now, ConnKey { dst: mac(to), flow: 0 }, len as u32, frame);
+        assert_eq!(taken, Enqueued::Parked);
     }
 
     /// The frames that are at the switch by now.
@@ -81,21 +84,23 @@ impl Station {
     }
 }
 
-struct Net {
-    rig: Rig,
-    stations: Vec<Station>,
+pub struct Net {
+    pub rig: Rig,
+    pub stations: Vec<Station>,
     /// One frame in so many is lost, on either way; 0: none.
-    loss: u64,
+    pub loss: u64,
     rng: Rng,
     /// Data that the switch got, and what came to host 4.
     sent: u64,
     came: Vec<Vec<u8>>,
+    /// All that the switch sent: when, by which port, and what.
+    pub log: Vec<(Instant, u8, Vec<u8>)>,
 }
 
 impl Net {
-    fn new(rig: Rig, senders: &[u8], config: HostConfig) -> Net {
+    pub fn new(rig: Rig, senders: &[u8], config: HostConfig) -> Net {
         let stations = senders.iter().map(|port| Station::new(*port, config)).collect();
-        Net { rig, stations, loss: 0, rng: Rng::new(1), sent: 0, came: vec![] }
+        Net { rig, stations, loss: 0, rng: Rng::new(1), sent: 0, came: vec![], log: vec![] }
     }
 
     fn loses(&mut self) -> bool {
@@ -121,6 +126,7 @@ impl Net {
         self.rig.pass();
         for (port, frame) in self.rig.sent() {
             moved = true;
+            self.log.push((now, port, frame.clone()));
             let headers = weft::wire::parse(&frame).expect("a frame");
             match Control::read(&frame, &headers) {
                 Ok(grant) => {
@@ -136,7 +142,7 @@ impl Net {
         moved
     }
 
-    fn run(&mut self, ns: u64) {
+    pub fn run(&mut self, ns: u64) {
         let end = self.rig.now + ns;
         loop {
             while self.moment() {}
@@ -159,7 +165,7 @@ impl Net {
         of.map(|f| u16::from_be_bytes([f[34], f[35]])).collect()
     }
 
-    fn sum(&self, column: &str) -> u64 {
+    pub fn sum(&self, column: &str) -> u64 {
         (0..4).map(|port| self.rig.counted(port, column)).sum()
     }
 }

@@ -39,7 +39,7 @@ pub const QUEUE: Bytes = Bytes(200_000);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Agent {
-    /// The switch, at the port, for hosts that don't: unmodified applications are scheduled.
+    /// The switch, at the port, for hosts that don't: unmodified applications are scheduled. Wants one worker.
     #[default]
     Edge,
     /// Hosts alone; what they send without a reservation is not scheduled.
@@ -251,12 +251,15 @@ pub(super) fn selected(config: &SwitchConfig, found: &mut Found) {
             format_args!("role {role} has no hosts to schedule: take pl2 out, or write role = \"tor\""),
         );
     }
-    if config.runtime.workers > 1 {
+    if config.runtime.workers > 1 && config.pl2.agent == Agent::Edge {
         notes.table = Table::Runtime;
         let workers = config.runtime.workers;
         notes.note(
             "workers",
-            format_args!("workers {workers}, but PL2's slots have one owner: write 1, or take pl2 out"),
+            format_args!(
+                "workers {workers}, but an agent of PL2 is a host's only NIC, and several workers receive a host's frames: \
+                 write 1, or [pl2] agent = \"none\""
+            ),
         );
     }
     if matches!(config.selector, Selector::Caft | Selector::Expeditus) && config.caft.tpid == ETHERTYPE {

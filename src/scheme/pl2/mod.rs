@@ -43,10 +43,11 @@
 //!     clock, of those that they have taken on any output and that have not passed. By the clock nothing reaches further
 //!     than 4,080 slots, and what is given back is free again if nobody was put behind it. So one sender, whatever
 //!     it does, moves an output's time by no more than `max_reserved` slots.
-//! 12. **One owner.** Both registers, and the reservation, are changed in one step by one owner: a switch on several
-//!     workers has one book, on one of them, to which the others hand requests and what they saw of data. Atomic
-//!     registers would do for the grants alone, but not for replacing and taking back exactly once; with one owner
-//!     every order in which things are handed over is a sequence of whole steps, and no slot is given out twice.
+//! 12. **One owner.** Both registers, and the reservation, are changed in one step: a switch on several workers has one book
+//!     behind a lock ([`switch::SharedBook`]), and each request, arrival and departure is a step. Atomic registers would
+//!     do for the grants alone, but not for replacing and taking back exactly once; a book on one worker, to which the
+//!     others hand what they saw, would count off later, and be one more way between workers. Whatever the order of
+//!     the steps, no slot is given out twice (1.3).
 
 /// How far senders have reserved ahead.
 mod ahead;

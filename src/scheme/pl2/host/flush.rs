@@ -1,36 +1,44 @@
 //! Giving up what waits.
 
+use super::ConnKey;
 use super::connections::Connections;
 use super::receiver::{Receiver, named};
-use super::reservation::State;
 use super::rtt::Rtt;
 use super::sender::Host;
 use crate::time::Instant;
-use crate::wire::MacAddr;
 use crate::wire::pl2::Kind;
 
 impl<T> Host<T> {
-    /// `dst` can't be reached any more: hands out all frames that wait for it, connection by connection in their
-    /// order. What was reserved for them is given back with the next [`Host::poll`]; what is asked for, when
-    /// its grant comes.
-    pub fn abandon(&mut self, now: Instant, dst: MacAddr, mut out: impl FnMut(T)) {
+    /// Takes back what waits in the connections that `which` picks, each one's frames in their order, and gives back
+    /// with the next [`Host::poll`] what they have asked for or were granted (rule 11). What is leaving, leaves.
+    ///
+    /// A request that is still on its way is given back behind it: links keep their order. A grant that
+    /// comes after is not given back twice.
+    pub fn withdraw(&mut self, now: Instant, which: impl Fn(&ConnKey) -> bool, mut frame: impl FnMut(T)) {
         for id in 0..self.connections.places() {
             let connection = self.connections.at(id);
-            let unused = connection.reservations.iter().filter(|r| !r.is_leaving());
-            let slots: u32 = unused.clone().map(|r| u32::from(r.k)).sum();
-            if connection.key.dst != dst || connection.queue.frames == 0 && slots == 0 {
+            let idle = connection.queue.frames == 0 && connection.reservations.is_empty();
+            if idle || !which(&connection.key) {
                 continue;
             }
-            let granted = unused.filter(|r| matches!(r.state, State::Granted { .. })).map(|r| (r.seq, r.k));
-            let granted: Vec<_> = granted.collect();
-            connection.reservations.retain(|r| r.is_leaving());
-            while let Some(frame) = self.lot.pop(&mut connection.queue) {
-                out(frame.frame);
+            while let Some(out) = self.lot.pop(&mut connection.queue) {
+                self.stats.counters.withdrawn += 1;
+                frame(out.frame);
             }
-            self.outstanding -= slots;
-            // All of them, however many: nobody else takes them back while the host is at work.
-            let rel = |(seq, k)| (dst, named(Kind::Rel, id, seq, self.epoch, k));
-            self.releases.extend(granted.into_iter().map(rel));
+            let dst = connection.key.dst;
+            connection.reservations.retain(|r| {
+                if r.is_leaving() {
+                    return true;
+                }
+                self.outstanding -= u32::from(r.k);
+                // A switch that was never heard of has no number to give it back under: the grant tells, if it comes.
+                if self.epoch != 0 {
+                    connection.history.mark(r.seq);
+                    // All of them, however many: nobody else takes them back while the host is at work.
+                    self.releases.push_back((dst, named(Kind::Rel, id, r.seq, self.epoch, r.k)));
+                }
+                false
+            });
             self.rearm(id, now);
         }
     }

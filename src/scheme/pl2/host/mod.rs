@@ -47,7 +47,6 @@ mod reservation;
 mod rtt;
 mod sender;
 mod stats;
-mod withdraw;
 
 pub use config::{HostConfig, HostConfigError, MAX_CONNECTIONS, MAX_DEPTH};
 pub use receiver::Receiver;

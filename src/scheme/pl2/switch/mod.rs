@@ -17,27 +17,36 @@
 //! 4. **Bounded**: an agent holds no more frames than are free in the pool, so that ports go on receiving.
 //! 5. **An agent is alive** while the switch is: what it has reserved is taken back when its link goes down, not because
 //!    the switch was held up, which holds up the agent too. Receivers look after hosts that reserve by themselves.
-//! 6. **Not scheduled** is what does not go from one host to one other: groups, floods, ARP and neighbour discovery,
+//! 6. **Several workers** share one book ([`SharedBook`]), and only that: a lock is taken for each message and each frame
+//!    with a shim that comes in, and once for each burst that leaves. The pipe that receives a message answers it; a GRT goes
+//!    to the pipe with its port's queue as all packets do, which also counts off what leaves there. Any pipe takes
+//!    back what is due, and the first that hears of a link that is down, what was reserved behind it. An agent is
+//!    in one pipe, since a host's NIC is one while its frames come on several queues: with agents there is one
+//!    worker.
+//! 7. **Not scheduled** is what does not go from one host to one other: groups, floods, ARP and neighbour discovery,
 //!    what is for the gateway or comes from other racks; and a frame that is longer than a slot.
 
 mod edge;
+/// The book, for several pipes.
+mod shared;
 mod show;
 
-use super::book::{Arrival, SlotBook};
-use super::config::{BookConfig, BookConfigError};
+use super::book::Arrival;
+use super::config::BookConfig;
 use super::host::{HostConfig, HostConfigError};
 use crate::counters::DropReason;
 use crate::fabric::view::SchemeTable;
 use crate::fabric::{RackScheduler, SchemePort, Stations};
 use crate::frame::Frame;
 use crate::id::{MAX_PORTS, PortId, PortKind, PortMask};
-use crate::pisa::{Action, Context, Meta, Outbox, Queue, TrafficManager, Verdict};
+use crate::pisa::{Action, Context, Meta, Outbox, Pipe, Queue, TrafficManager, Verdict};
 use crate::time::{Instant, earliest};
 use crate::wire::ethernet::{self, on_wire};
 use crate::wire::pl2::{Control, FRAME_LEN, Kind, Shim};
 use crate::wire::{Headers, MacAddr};
 
 use edge::Edge;
+pub use shared::SharedBook;
 
 /// How PL2 runs on a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -51,27 +60,20 @@ pub struct RackConfig {
     pub rsv_delay: u64,
 }
 
-/// What a [`RackConfig`] can't be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum RackConfigError {
-    /// Of the slot book.
-    #[error(transparent)]
-    Book(#[from] BookConfigError),
-    /// Of the agents.
-    #[error(transparent)]
-    Host(#[from] HostConfigError),
-}
-
-/// PL2 on one switch: see [the module](self).
+/// PL2 on one pipe of a switch: see [the module](self).
 #[derive(Debug)]
 pub struct Rack {
     config: RackConfig,
-    book: SlotBook,
+    pipe: Pipe,
+    /// That of all pipes.
+    book: SharedBook,
     /// By port: the agent of what is there.
     edges: Vec<Option<Box<Edge>>>,
     hosts: PortMask,
     up: PortMask,
-    /// Ports whose hosts reserve by themselves.
+    /// How often each port has gone.
+    departures: [u32; MAX_PORTS],
+    /// Ports whose hosts reserve by themselves. Only agents ask, and where they are there is one pipe.
     speakers: PortMask,
     /// The earliest time at which an agent may have something to do.
     next: Option<Instant>,
@@ -80,29 +82,35 @@ pub struct Rack {
 }
 
 impl Rack {
-    /// A switch without ports, at its start number 1.
+    /// A pipe without ports, of the switch that has `book`. With agents it has to be the only one.
     ///
     /// # Errors
-    /// The first value that is not in its range.
-    pub fn new(config: &RackConfig) -> Result<Rack, RackConfigError> {
+    /// The first value of the agents that is not in its range.
+    pub fn new(config: &RackConfig, pipe: Pipe, book: SharedBook) -> Result<Rack, HostConfigError> {
         if let Some(agent) = &config.agent {
+            debug_assert_eq!(pipe, Pipe::ONLY, "an agent is in one pipe");
             agent.validate()?;
         }
         Ok(Rack {
             config: *config,
-            book: SlotBook::new(&config.book, 1)?,
+            pipe,
+            book,
             edges: (0..MAX_PORTS).map(|_| None).collect(),
             hosts: PortMask::EMPTY,
             up: PortMask(u64::MAX),
+            departures: [0; MAX_PORTS],
             speakers: PortMask::EMPTY,
             next: None,
             oversized: 0,
         })
     }
 
-    /// The slot book.
-    pub fn book(&self) -> &SlotBook {
-        &self.book
+    /// The link of `port` is down, or the port is no more.
+    fn gone(&mut self, port: PortId) {
+        let departures = &mut self.departures[port.index()];
+        *departures += 1;
+        self.book.gone(port, *departures);
+        self.speakers = self.speakers.without(port);
     }
 
     /// The agent at a port that has one at work.
@@ -197,11 +205,16 @@ impl Rack {
         match control.kind {
             Kind::Rsv => {
                 let output = stations.port(dst).filter(|to| *to != port);
-                let answer = self.book.reserve(cx.now, port, output, &edge::at_switch(control));
+                let rsv = edge::at_switch(control);
+                let answer = self.book.with(|book| book.reserve(cx.now, port, output, &rsv));
                 if output.is_none() {
                     // It was there when they came: its port has gone down, or it is where they come from.
                     let drop = Action::Drop(DropReason::NoBridgePort);
-                    edge.host.abandon(cx.now, dst, |(frame, meta)| cx.outbox.release(frame, meta, drop));
+                    edge.host.withdraw(
+                        cx.now,
+                        |key| key.dst == dst,
+                        |(frame, meta)| cx.outbox.release(frame, meta, drop),
+                    );
                 }
                 edge.grant(cx.now, answer.grant);
                 // An agent need not know of another: one can't be gone without the other.
@@ -209,8 +222,8 @@ impl Rack {
                     self.notify(cx, port, to, (dst, edge.address), &ntf);
                 }
             }
-            Kind::Rel => _ = self.book.release(port, &edge::at_switch(control)),
-            Kind::Rst => _ = self.book.reset(port, edge::port_of(dst), &control),
+            Kind::Rel => _ = self.book.with(|book| book.release(port, &edge::at_switch(control))),
+            Kind::Rst => _ = self.book.with(|book| book.reset(port, edge::port_of(dst), &control)),
             Kind::Grt | Kind::Ntf => {}
         }
     }
@@ -229,7 +242,8 @@ impl RackScheduler for Rack {
         match control.kind {
             Kind::Rsv => {
                 self.speakers = self.speakers.with(from);
-                let answer = self.book.reserve(cx.now, from, stations.port(dst), control);
+                let output = stations.port(dst);
+                let answer = self.book.with(|book| book.reserve(cx.now, from, output, control));
                 if let Some((to, ntf)) = answer.notify {
                     self.notify(cx, from, to, (dst, src), &ntf);
                 }
@@ -237,11 +251,12 @@ impl RackScheduler for Rack {
                 Verdict::Forward(from, Queue::Control)
             }
             Kind::Rel => {
-                self.book.release(from, control);
+                self.book.with(|book| book.release(from, control));
                 Verdict::Consume
             }
             Kind::Rst => {
-                self.book.reset(from, stations.port(dst), control);
+                let sender = stations.port(dst);
+                self.book.with(|book| book.reset(from, sender, control));
                 Verdict::Consume
             }
             Kind::Grt | Kind::Ntf => Verdict::Drop(DropReason::BadSlotMessage),
@@ -250,7 +265,7 @@ impl RackScheduler for Rack {
 
     #[inline]
     fn data(&mut self, ingress: PortId, output: Option<PortId>, shim: Shim) -> Option<DropReason> {
-        if self.book.arrived(ingress, output, shim) == Arrival::Refused {
+        if self.book.with(|book| book.arrived(ingress, output, shim)) == Arrival::Refused {
             return Some(DropReason::Unreserved);
         }
         // The receiver waits for what reserved slots of the switch, not for what its queues do with it.
@@ -295,14 +310,17 @@ impl RackScheduler for Rack {
 
     #[inline]
     fn departed(&mut self, port: PortId, frames: u32) {
-        (0..frames).for_each(|_| self.book.left(port));
+        self.book.with(|book| (0..frames).for_each(|_| book.left(port)));
     }
 
     fn tick(&mut self, cx: &mut Context<'_>, stations: Stations<'_>) {
-        let edges = &self.edges;
-        let is_at_work =
-            |port: PortId, conn| edge::is_agents(conn) && edges[port.index()].as_deref().is_some_and(Edge::is_at_work);
-        self.book.sweep_unless(cx.now, is_at_work);
+        if self.book.next_deadline().is_some_and(|due| due <= cx.now) {
+            let edges = &self.edges;
+            let is_at_work = |port: PortId, conn| {
+                edge::is_agents(conn) && edges[port.index()].as_deref().is_some_and(Edge::is_at_work)
+            };
+            self.book.with(|book| book.sweep_unless(cx.now, is_at_work));
+        }
         if self.next.is_none_or(|next| next > cx.now) {
             return;
         }
@@ -327,7 +345,7 @@ impl RackScheduler for Rack {
         for port in ports.and(self.hosts).iter() {
             if let Some(edge) = &mut self.edges[port.index()] {
                 edge.reset(|frame, meta| outbox.release(frame, meta, Action::Drop(reason)));
-                self.book.link_down(port);
+                self.gone(port);
             }
         }
     }
@@ -336,9 +354,9 @@ impl RackScheduler for Rack {
         let rate = description.filter(|port| port.kind == PortKind::Host).map(|port| port.rate);
         let Some(rate) = rate else {
             if self.hosts.contains(port) {
-                self.book.link_down(port);
+                self.gone(port);
             }
-            (self.hosts, self.speakers) = (self.hosts.without(port), self.speakers.without(port));
+            self.hosts = self.hosts.without(port);
             self.edges[port.index()] = None;
             return;
         };
@@ -350,9 +368,9 @@ impl RackScheduler for Rack {
     }
 
     fn set_up(&mut self, up: PortMask) {
-        for port in self.hosts.iter().filter(|port| self.up.contains(*port) && !up.contains(*port)) {
-            self.book.link_down(port);
-            self.speakers = self.speakers.without(port);
+        let was_up = self.up;
+        for port in self.hosts.iter().filter(|port| was_up.contains(*port) && !up.contains(*port)) {
+            self.gone(port);
             if let Some(edge) = &mut self.edges[port.index()] {
                 edge.is_cut = true;
                 self.next = Some(Instant::ZERO);
@@ -362,9 +380,7 @@ impl RackScheduler for Rack {
     }
 
     fn start(&mut self, epoch: u16) {
-        if let Ok(book) = SlotBook::new(&self.config.book, epoch) {
-            self.book = book;
-        }
+        self.book.start(&self.config.book, epoch);
     }
 
     fn show(&self, _: Instant, queues: &TrafficManager) -> Vec<SchemeTable> {

@@ -1,3 +1,4 @@
+use super::super::book::SlotBook;
 use super::super::stats::{PortSlots, SlotCounters};
 use super::Rack;
 use crate::fabric::view::{Cell, SchemeTable};
@@ -6,22 +7,28 @@ use crate::pisa::{Queue, TrafficManager};
 use crate::time::MICROS;
 
 impl Rack {
-    /// All that `show slots` tells.
+    /// All that `show slots` tells, at one moment of the book. Each pipe shows the ports whose queues it has, and the
+    /// first one what there is once.
     pub(super) fn tables(&self, queues: &TrafficManager) -> Vec<SchemeTable> {
-        let ports: Vec<PortId> = self.hosts.iter().collect();
+        let ports: Vec<PortId> = self.hosts.iter().filter(|port| self.pipe.owns(*port)).collect();
         let table = |name, columns, row: &dyn Fn(PortId) -> Option<Vec<Cell>>| {
             SchemeTable::table(name, columns, ports.iter().filter_map(|port| row(*port)).collect())
         };
-        vec![
-            table("slots", SLOTS, &|port| Some(self.slots(queues, port))),
-            table("requests", REQUESTS, &|port| Some(self.requests(port))),
-            table("agents", AGENTS, &|port| self.agents(port)),
-            self.switch(),
-        ]
+        self.book.with(|book| {
+            let mut tables = vec![
+                table("slots", SLOTS, &|port| Some(self.slots(book.port(port), queues, port))),
+                table("requests", REQUESTS, &|port| Some(requests(port, book.port(port).counters))),
+                table("agents", AGENTS, &|port| self.agents(port)),
+            ];
+            if self.pipe.index == 0 {
+                tables.push(self.switch(book));
+            }
+            tables
+        })
     }
 
-    fn slots(&self, queues: &TrafficManager, port: PortId) -> Vec<Cell> {
-        let PortSlots { in_slots, out_slots, queued, pending, .. } = self.book.port(port);
+    fn slots(&self, slots: PortSlots, queues: &TrafficManager, port: PortId) -> Vec<Cell> {
+        let PortSlots { in_slots, out_slots, queued, pending, .. } = slots;
         let depth = queues.depth(port, Queue::Data);
         let edge = self.edges[port.index()].as_deref();
         vec![
@@ -36,53 +43,6 @@ impl Rack {
             depth.dropped.into(),
             edge.map_or(0, |edge| edge.held() as u64).into(),
         ]
-    }
-
-    fn requests(&self, port: PortId) -> Vec<Cell> {
-        let counters = self.book.port(port).counters;
-        let nacks = counters.nacks();
-        let SlotCounters {
-            grants,
-            renewed,
-            granted_slots,
-            no_route,
-            full,
-            stale,
-            invalid,
-            used_slots,
-            unused_slots,
-            timeouts,
-            timeout_slots,
-            resets,
-            releases,
-            refused,
-            late,
-            rogue,
-            in_underflows,
-            out_underflows,
-        } = counters;
-        let numbers = [
-            grants,
-            renewed,
-            granted_slots,
-            used_slots,
-            unused_slots,
-            nacks,
-            no_route,
-            full,
-            stale,
-            invalid,
-            timeouts,
-            timeout_slots,
-            resets,
-            releases,
-            refused,
-            late,
-            rogue,
-            in_underflows,
-            out_underflows,
-        ];
-        std::iter::once(Cell::Port(port)).chain(numbers.map(Cell::Int)).collect()
     }
 
     fn agents(&self, port: PortId) -> Option<Vec<Cell>> {
@@ -114,16 +74,62 @@ impl Rack {
         Some(words.into_iter().chain(numbers.map(Cell::Int)).chain(times).collect())
     }
 
-    fn switch(&self) -> SchemeTable {
+    fn switch(&self, book: &SlotBook) -> SchemeTable {
         let fields = [
-            ("mode", self.book.mode().name().into()),
-            ("epoch", u64::from(self.book.epoch()).into()),
+            ("mode", book.mode().name().into()),
+            ("epoch", u64::from(book.epoch()).into()),
             ("slot_ns", u64::from(self.config.book.slot_ns).into()),
             ("k", u64::from(self.config.book.max_burst).into()),
             ("oversized", self.oversized.into()),
         ];
         SchemeTable::record("book", fields)
     }
+}
+
+fn requests(port: PortId, counters: SlotCounters) -> Vec<Cell> {
+    let nacks = counters.nacks();
+    let SlotCounters {
+        grants,
+        renewed,
+        granted_slots,
+        no_route,
+        full,
+        stale,
+        invalid,
+        used_slots,
+        unused_slots,
+        timeouts,
+        timeout_slots,
+        resets,
+        releases,
+        refused,
+        late,
+        rogue,
+        in_underflows,
+        out_underflows,
+    } = counters;
+    let numbers = [
+        grants,
+        renewed,
+        granted_slots,
+        used_slots,
+        unused_slots,
+        nacks,
+        no_route,
+        full,
+        stale,
+        invalid,
+        timeouts,
+        timeout_slots,
+        resets,
+        releases,
+        refused,
+        late,
+        rogue,
+        in_underflows,
+        out_underflows,
+    ];
+    std::iter::once(Cell::Port(port)).chain(numbers.map(Cell::Int)).collect()
 }
 
 /// Registers and queues.

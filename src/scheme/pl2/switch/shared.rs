@@ -1,0 +1,90 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::super::book::SlotBook;
+use super::super::config::{BookConfig, BookConfigError};
+use crate::id::{MAX_PORTS, PortId};
+use crate::time::Instant;
+
+/// Stands for no deadline.
+const NEVER: u64 = u64::MAX;
+
+/// The slot book of a switch, which all its pipes use. A clone is the same book.
+///
+/// Each use is one step: pipes on several threads never see half of one. Nothing waits with the lock held, and a
+/// pipe holds no other.
+#[derive(Clone, Debug)]
+pub struct SharedBook(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// When the book is due, for pipes that only want to know that.
+    due: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    book: SlotBook,
+    is_started: bool,
+    /// How often each port has gone, by the pipe that has seen it go most often.
+    departures: [u32; MAX_PORTS],
+}
+
+impl SharedBook {
+    /// An empty book of a switch's start 1.
+    ///
+    /// # Errors
+    /// See [`BookConfig::validate`].
+    pub fn new(config: &BookConfig) -> Result<Self, BookConfigError> {
+        let state = State { book: SlotBook::new(config, 1)?, is_started: false, departures: [0; MAX_PORTS] };
+        Ok(SharedBook(Arc::new(Shared { state: Mutex::new(state), due: AtomicU64::new(NEVER) })))
+    }
+
+    /// Uses the book, while no other pipe does.
+    #[inline]
+    pub fn with<R>(&self, use_it: impl FnOnce(&mut SlotBook) -> R) -> R {
+        self.with_state(|state| use_it(&mut state.book))
+    }
+
+    #[inline]
+    fn with_state<R>(&self, use_it: impl FnOnce(&mut State) -> R) -> R {
+        // A worker that panics ends the switch; the others have their frames to account for until then.
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = use_it(&mut state);
+        let due = state.book.next_deadline().map_or(NEVER, |Instant(at)| at);
+        self.0.due.store(due, Ordering::Relaxed);
+        result
+    }
+
+    /// When [`SlotBook::sweep`] is due. A pipe knows of every deadline that was there when it used the book last:
+    /// whoever reserves wakes in time, and any pipe may sweep.
+    #[inline]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        // Relaxed: stored with the lock held, so a pipe reads what it stored or what came after.
+        Some(self.0.due.load(Ordering::Relaxed)).filter(|due| *due != NEVER).map(Instant)
+    }
+
+    /// Which start of the switch this is, as the first pipe says; they need not agree.
+    pub fn start(&self, config: &BookConfig, epoch: u16) {
+        self.with_state(|state| {
+            if !state.is_started
+                && let Ok(book) = SlotBook::new(config, epoch)
+            {
+                (state.book, state.is_started) = (book, true);
+            }
+        });
+    }
+
+    /// A pipe has seen `port` go for the `departure`-th time, from 1: for the first that has, what senders there have
+    /// reserved is free. A pipe that hears of it later does no harm to who has come since.
+    pub fn gone(&self, port: PortId, departure: u32) {
+        self.with_state(|state| {
+            let known = &mut state.departures[port.index()];
+            if departure > *known {
+                *known = departure;
+                state.book.link_down(port);
+            }
+        });
+    }
+}
