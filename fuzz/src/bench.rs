@@ -8,6 +8,7 @@ use weft::config::diff::{self, Command, Layout};
 use weft::config::{HelloMode, PortConfig, QueueOptions, SwitchConfig};
 use weft::counters::PortCounters;
 use weft::dataplane::{self, Dataplane};
+use weft::fabric::view::{Cell, Topic};
 use weft::frame::{BURST, Burst, Pool};
 use weft::id::{PortId, PortKind, PortMask};
 use weft::pisa::Queue;
@@ -322,5 +323,21 @@ impl Bench {
         self.check();
         assert_eq!(self.pool.out_count(), 0, "chunks are out of a drained switch");
         assert_eq!(self.pool.large_free_count(), self.pool.large(), "buffers are out of a drained switch");
+        self.check_slots();
+        self.switch.drain(self.now, &mut self.pool);
+    }
+
+    /// What frames were dropped for, or nobody came to use, is reserved no more an hour after.
+    fn check_slots(&mut self) {
+        self.now = self.now + 3600 * SECONDS;
+        self.switch.tick(self.now, &mut self.pool);
+        let shown = self.switch.show(self.now, Topic::Slots);
+        for table in shown.iter().filter(|table| table.name == "slots") {
+            for row in &table.rows {
+                let busy = (table.columns.iter().zip(row))
+                    .any(|(column, cell)| ["in", "out", "queued", "pending"].contains(column) && *cell != Cell::Int(0));
+                assert!(!busy, "slots of a drained switch: {:?}: {row:?}", table.columns);
+            }
+        }
     }
 }

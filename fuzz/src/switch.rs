@@ -95,9 +95,25 @@ prefix = "::/0"
 ports = ["up0"]
 "#;
 
+/// Whose hosts reserve slots by agents in the switch, and whose reserve by themselves or not at all.
+const PL2: [&str; 2] = ["notify = true", "agent = \"none\"\ndrop_rogue = true\nmode = \"window\""];
+
 /// The configurations and the MTU of every interface.
-static CONFIGS: LazyLock<[(SwitchConfig, u16); 2]> =
-    LazyLock::new(|| [(TOR, 1500), (AGG, 1600)].map(|(text, mtu)| (read(text), mtu)));
+static CONFIGS: LazyLock<[(SwitchConfig, u16); 4]> = LazyLock::new(|| {
+    let [edge, none] = PL2.map(|keys| scheduled(&format!("{TOR}[pl2]\n{keys}\n")));
+    [(read(TOR), 1500), (read(AGG), 1600), (edge, 1500), (none, 1500)]
+});
+
+/// With host ports of one rate, of which slots are made: one that ports which are added may have.
+fn scheduled(text: &str) -> SwitchConfig {
+    let mut config = read(
+        &text
+            .replace("kind = \"host\"\nrate = \"100Mbit\"", "kind = \"host\"")
+            .replace("kind = \"host\"", "kind = \"host\"\nrate = \"1Mbit\""),
+    );
+    config.queues.bytes = units::Bytes(20_000);
+    config
+}
 
 fn read(text: &str) -> SwitchConfig {
     SwitchConfig::parse(text, "fuzz.toml").unwrap_or_else(|e| panic!("{e}"))
@@ -110,7 +126,7 @@ const MAX_PORTS: usize = 12;
 
 pub fn run(data: &[u8]) {
     let mut bytes = Bytes::new(data);
-    let (config, mtu) = &CONFIGS[bytes.below(2)];
+    let (config, mtu) = &CONFIGS[bytes.below(CONFIGS.len())];
     let mut bench = Bench::new(config.clone(), *mtu, bytes.choose(&[256, 64, 8]));
     while !bytes.is_empty() && bench.arrived < MAX_ARRIVALS {
         let step = bytes.u8();

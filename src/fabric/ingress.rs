@@ -307,8 +307,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
     #[inline]
     fn bridged(&mut self, cx: &Context<'_>, frame: &Frame, meta: &Meta, destination: MacAddr) -> Verdict {
         let from = meta.ingress_port;
-        let len = frame.len() - meta.headers.l3 as usize;
-        let fits = |port: PortId| len <= usize::from(room(self.ports[port.index()].mtu, meta.headers.l3));
+        let fits = |port: PortId| bridge_fits(&self.ports[port.index()], frame, meta);
         if !destination.is_multicast()
             && let Some(to) = self.bridge.lookup(cx.now, destination)
         {
@@ -515,6 +514,12 @@ impl<S: SchemeIngress> FabricIngress<S> {
 pub(super) fn room(mtu: u16, l3: u16) -> u16 {
     let behind_one = (ethernet::HEADER_LEN + ethernet::TAG_LEN) as u16;
     mtu.saturating_sub(l3.saturating_sub(behind_one))
+}
+
+/// Whether a frame is no longer than may leave by `port` as it is.
+#[inline]
+pub(super) fn bridge_fits(port: &FabricPort, frame: &Frame, meta: &Meta) -> bool {
+    frame.len() - meta.headers.l3 as usize <= usize::from(room(port.mtu, meta.headers.l3))
 }
 
 #[inline]

@@ -103,7 +103,7 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
             None => {}
         }
         if let Some(rack) = &mut self.rack {
-            rack.tick(cx, Stations::new(cx.now, &self.bridge));
+            rack.tick(cx, Stations::new(cx.now, &self.bridge, &self.ports));
         }
         self.scheme.tick(cx);
     }

@@ -17,7 +17,7 @@ use crate::wire::{self, L3, MacAddr, ethernet};
 
 use super::bridge::Bridge;
 use super::hooks::{SchemeIngress, SchemePort};
-use super::ingress::FabricIngress;
+use super::ingress::{FabricIngress, FabricPort, bridge_fits};
 use super::reply;
 use super::view::SchemeTable;
 
@@ -26,12 +26,13 @@ use super::view::SchemeTable;
 pub struct Stations<'a> {
     now: Instant,
     bridge: &'a Bridge,
+    ports: &'a [FabricPort],
 }
 
 impl<'a> Stations<'a> {
-    /// Those that `bridge` knows at `now`.
-    pub fn new(now: Instant, bridge: &'a Bridge) -> Self {
-        Stations { now, bridge }
+    /// Those that `bridge` knows at `now`, behind `ports`.
+    pub fn new(now: Instant, bridge: &'a Bridge, ports: &'a [FabricPort]) -> Self {
+        Stations { now, bridge, ports }
     }
 
     /// The host port that frames to `address` leave by, which is up; `None` if they would be flooded, or are for
@@ -39,6 +40,18 @@ impl<'a> Stations<'a> {
     #[inline]
     pub fn port(&self, address: MacAddr) -> Option<PortId> {
         (!address.is_multicast()).then(|| self.bridge.lookup(self.now, address)).flatten()
+    }
+
+    /// The port by which a frame that was held is to leave now, or why it can't any more: its station may have moved
+    /// meanwhile, and MTUs may have changed.
+    #[inline]
+    pub fn way(&self, frame: &Frame, meta: &Meta) -> Result<PortId, DropReason> {
+        let to = self.port(ethernet::dst(frame)).filter(|to| *to != meta.ingress_port);
+        let to = to.ok_or(DropReason::NoBridgePort)?;
+        match bridge_fits(&self.ports[to.index()], frame, meta) {
+            true => Ok(to),
+            false => Err(DropReason::TooBig),
+        }
     }
 }
 
@@ -192,7 +205,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
         if let Some(reason) = self.admit(cx.now, frame, meta.ingress_port) {
             return Verdict::Drop(reason);
         }
-        let stations = Stations::new(cx.now, &self.bridge);
+        let stations = Stations::new(cx.now, &self.bridge, &self.ports);
         match &mut self.rack {
             Some(rack) => rack.message(cx, stations, meta.ingress_port, frame, control),
             None => Verdict::Drop(DropReason::UnknownEthertype),
@@ -207,7 +220,7 @@ impl<S: SchemeIngress> FabricIngress<S> {
         if meta.own || !self.hosts.contains(meta.ingress_port) || ethernet::dst(&frame) == self.mac {
             return Some((frame, meta));
         }
-        rack.hold(cx, Stations::new(cx.now, &self.bridge), frame, meta);
+        rack.hold(cx, Stations::new(cx.now, &self.bridge, &self.ports), frame, meta);
         None
     }
 }

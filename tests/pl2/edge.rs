@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use weft::config::PortConfig;
 use weft::counters::DropReason;
 use weft::fabric::view::Cell;
 use weft::id::PortId;
@@ -299,4 +300,24 @@ fn a_receiver_that_moves_to_another_port_in_a_burst_gets_the_rest_there() {
     let came = rig.kept.iter().filter(|(.., frame)| frame[..6] == mac(4).0).count() as u64;
     assert_eq!(came + lost(&rig), all);
     assert!(rig.kept_by(3).len() > 20 && rig.drops().iter().all(|(r, _)| *r == DropReason::NoBridgePort));
+}
+
+#[test]
+fn what_waits_for_a_receiver_that_moves_behind_a_smaller_mtu_is_dropped_as_too_big() {
+    let mut rig = EDGE.rig();
+    let port = PortConfig { mtu: Some(600), ..rig.config.ports[3].clone() };
+    rig.plane.set_port(rig.now, PortId(3), &port, &rig.config.queues, 1500);
+    for len in [1514, 614, 615, 60] {
+        rig.arrive(0, &numbered(0, 4, len, len as u16));
+    }
+    // Four flows, a slot each: the first is out already.
+    rig.pass();
+    let mut moved = udp(4, 1, 60);
+    moved[6..12].copy_from_slice(&mac(4).0);
+    rig.arrive(3, &moved);
+    rig.settle(100_000_000);
+    assert_eq!(rig.drops(), [(DropReason::TooBig, 1)]);
+    let lengths = |port| rig.kept_by(port).iter().map(|frame| frame.len()).filter(|len| *len > 64).collect::<Vec<_>>();
+    assert_eq!((lengths(4), lengths(3)), (vec![1514], vec![614]));
+    assert_eq!(rig.kept_by(3).len(), 2);
 }

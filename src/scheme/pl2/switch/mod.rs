@@ -175,11 +175,10 @@ impl Rack {
             }
         }
         while let Some((frame, mut meta, shim)) = edge.depart(cx.now) {
-            let output = stations.port(ethernet::dst(&frame)).filter(|to| *to != port);
-            let action = match (self.data(port, output, shim), output) {
-                (Some(reason), _) => Action::Drop(reason),
-                (None, None) => Action::Drop(DropReason::NoBridgePort),
-                (None, Some(to)) => {
+            let output = stations.way(&frame, &meta);
+            let action = match (self.data(port, output.ok(), shim), output) {
+                (Some(reason), _) | (None, Err(reason)) => Action::Drop(reason),
+                (None, Ok(to)) => {
                     if shim.closes {
                         meta.headers.close_slot();
                     }
@@ -298,10 +297,8 @@ impl RackScheduler for Rack {
         match edge.park(cx.now, dst, frame, meta) {
             Ok(()) => self.serve(cx, stations, port),
             Err((frame, meta, true)) => {
-                let action = match stations.port(dst) {
-                    Some(to) => Action::Forward(to, Queue::Data),
-                    None => Action::Drop(DropReason::NoBridgePort),
-                };
+                let action =
+                    stations.way(&frame, &meta).map_or_else(Action::Drop, |to| Action::Forward(to, Queue::Data));
                 cx.outbox.release(frame, meta, action);
             }
             Err((frame, meta, false)) => cx.outbox.release(frame, meta, Action::Drop(DropReason::SlotQueueFull)),
