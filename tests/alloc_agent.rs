@@ -11,7 +11,7 @@ use weft::frame::Pool;
 use weft::port::mem::MemPort;
 use weft::scheme::pl2::host::HostConfig;
 use weft::time::{Instant, MICROS, SECONDS};
-use weft::wire::pl2::{Control, FRAME_LEN, Flags, Kind, Shim};
+use weft::wire::pl2::{Control, FRAME_LEN, Flags, Kind, NO_ROUTE, Shim};
 use weft::wire::{MacAddr, ethernet, parse};
 
 const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -65,8 +65,8 @@ fn round(agent: &mut Agent<MemPort, Applications>, now: &mut Instant) -> (u32, u
             };
             let nack = rsv.kind == Kind::Rsv && tick % 100 == 97;
             let flags = Flags { nack, ..Flags::default() };
-            let (epoch, t_out) = (1, (tick % 30) as u32);
-            let grant = Control { kind: Kind::Grt, flags, epoch, t_out, t_sw: at.0, slot_ns: 1000, ..rsv };
+            let (t_in, t_out) = if nack { (NO_ROUTE, NO_ROUTE) } else { (0, (tick % 30) as u32) };
+            let grant = Control { kind: Kind::Grt, flags, epoch: 1, t_in, t_out, t_sw: at.0, slot_ns: 1000, ..rsv };
             let from = ethernet::dst(&frame);
             grant.emit(OWN, from, frame.first_chunk_mut::<FRAME_LEN>().expect("60 bytes"));
             port.inject(frame).expect("room in the memory port");
