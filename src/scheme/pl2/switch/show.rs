@@ -119,6 +119,7 @@ impl Rack {
             ("mode", self.book.mode().name().into()),
             ("epoch", u64::from(self.book.epoch()).into()),
             ("slot_ns", u64::from(self.config.book.slot_ns).into()),
+            ("grace_ns", self.config.book.grace.into()),
             ("k", u64::from(self.config.book.max_burst).into()),
             ("oversized", self.oversized.into()),
         ];
