@@ -79,7 +79,7 @@ pub struct Pl2Options {
     pub fixed_k: bool,
     /// Most frames that wait in one connection ([`PARKED`]). Default 512.
     pub max_queue: u32,
-    /// Most frames of one port that wait ([`PARKED`]). Default 4096.
+    /// Most frames of one port that wait, the first one of each connection not counted ([`PARKED`]). Default 4096.
     pub max_parked: u32,
     /// Most slots that the senders at one port may have reserved, or ahead of them where slots go by a clock, `k` to
     /// [`MAX_RESERVED`]; also of hosts that reserve by themselves. Default: `k`, and at least four times `max_outstanding`.
