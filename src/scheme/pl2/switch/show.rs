@@ -35,6 +35,7 @@ impl Rack {
             depth.peak_packets.into(),
             depth.dropped.into(),
             edge.map_or(0, |edge| edge.held() as u64).into(),
+            self.unscheduled[port.index()].into(),
         ]
     }
 
@@ -128,8 +129,19 @@ impl Rack {
 }
 
 /// Registers and queues.
-const SLOTS: &[&str] =
-    &["port", "in", "out", "queued", "pending", "queue_bytes", "peak_bytes", "peak_packets", "queue_drops", "parked"];
+const SLOTS: &[&str] = &[
+    "port",
+    "in",
+    "out",
+    "queued",
+    "pending",
+    "queue_bytes",
+    "peak_bytes",
+    "peak_packets",
+    "queue_drops",
+    "parked",
+    "unscheduled",
+];
 
 /// What the book has counted, where the sender is.
 const REQUESTS: &[&str] = &[
