@@ -29,7 +29,7 @@ use crate::scheme::p4te::control::ControlPlane;
 use crate::scheme::p4te::{P4te, P4teConfig, P4teEgress, P4teIngress, RateConfig, rate};
 use crate::scheme::pl2::host::HostConfig;
 use crate::scheme::pl2::switch::{Rack, RackConfig, SharedBook};
-use crate::scheme::pl2::{BookConfig, slot_ns};
+use crate::scheme::pl2::{BookConfig, grace, slot_ns};
 use crate::time::Instant;
 
 /// A switch whose scheme the caller need not know. The methods are those of [`Switch`], a burst a
@@ -415,12 +415,14 @@ pub fn rack_config(config: &SwitchConfig, mtus: &[u16]) -> Option<RackConfig> {
     let hosts = || config.ports.iter().zip(mtus).filter(|(port, _)| port.kind == PortKind::Host);
     let rate = hosts().map(|(port, _)| port.rate).next()?;
     let mtu = hosts().map(|(port, mtu)| port.mtu_on(*mtu)).max()?;
+    let slot_ns = slot_ns(mtu, rate).expect("a rate that was checked");
     let book = BookConfig {
         mode: o.mode,
-        slot_ns: slot_ns(mtu, rate).expect("a rate that was checked"),
+        slot_ns,
+        grace: o.grace.map_or(grace(o.late_max, o.max_outstanding, slot_ns), |grace| grace.0),
         max_burst: o.k,
         // Room for a host whose messages are lost more than once.
-        max_reserved: (4 * o.max_outstanding).max(o.k.into()),
+        max_reserved: o.max_reserved.unwrap_or((4 * o.max_outstanding).max(o.k.into())),
         notify: o.notify,
         drop_rogues: o.drop_rogue,
         ..BookConfig::default()

@@ -46,6 +46,8 @@ fn the_table_has_the_documented_defaults_and_every_key_arrives() {
         fixed_k: false,
         max_queue: 512,
         max_parked: 4096,
+        max_reserved: None,
+        grace: None,
         rsv_delay: Duration(0),
     };
     assert_eq!(parse(&tor("", &[GIGABIT], "")).pl2, Pl2Options { enabled: false, ..expected });
@@ -55,7 +57,7 @@ fn the_table_has_the_documented_defaults_and_every_key_arrives() {
     }
     let table = "[pl2]\nmode = \"window\"\nk = 8\nnotify = true\nagent = \"none\"\ndrop_rogue = true\ndepth = 2\n\
         max_outstanding = 64\nrtt_comp = \"5us\"\nbypass_bytes = 128\nlate_max = 3\nfixed_k = true\nmax_queue = 100\n\
-        max_parked = 200\nrsv_delay = \"20us\"\n[queues]\nbytes = \"1MB\"\n";
+        max_parked = 200\nmax_reserved = 500\ngrace = \"7ms\"\nrsv_delay = \"20us\"\n[queues]\nbytes = \"1MB\"\n";
     let config = parse(&tor("selector = \"letflow\"", &[GIGABIT], table));
     let expected = Pl2Options {
         enabled: true,
@@ -72,6 +74,8 @@ fn the_table_has_the_documented_defaults_and_every_key_arrives() {
         fixed_k: true,
         max_queue: 100,
         max_parked: 200,
+        max_reserved: Some(500),
+        grace: Some(Duration(7_000_000)),
         rsv_delay: Duration(20_000),
     };
     assert_eq!((config.pl2, config.queues.bytes), (expected, Bytes(1_000_000)));
@@ -80,6 +84,20 @@ fn the_table_has_the_documented_defaults_and_every_key_arrives() {
     let off = parse(&tor("", &[""], "[pl2]\nenabled = false\nk = 9\n"));
     assert_eq!((off.pl2.enabled, off.pl2.k, off.queues.bytes), (false, 9, Bytes(1_000_000)));
     assert_eq!(parse(&off.to_toml()), off);
+}
+
+/// (16 + 2 x 32) slots, and 1 ms for the receiver to be first. At 100 Mbit/s, with slots of 1,538 bytes, 123,040 ns:
+/// 80 x 123,040 + 1,000,000.
+#[test]
+fn what_is_unused_is_taken_back_when_no_honest_host_can_send_it_any_more() {
+    let taken_back = |rate: &str, table: &str| {
+        let rack = rack_config(&parse(&tor("", &[&format!("rate = \"{rate}\"")], table)), &[1500, 1500]).unwrap();
+        rack.book.grace
+    };
+    assert_eq!(taken_back("1Gbit", "[pl2]"), 2_000_000, "80 slots are less than 1 ms");
+    assert_eq!(taken_back("100Mbit", "[pl2]"), 10_843_200);
+    assert_eq!(taken_back("100Mbit", "[pl2]\nlate_max = 0\nmax_outstanding = 8\n"), 2_968_640, "16 slots");
+    assert_eq!(taken_back("100Mbit", "[pl2]\ngrace = \"3ms\"\n"), 3_000_000);
 }
 
 #[test]
@@ -140,6 +158,8 @@ fn what_cannot_be_scheduled_is_refused_with_the_reason() {
         ("max_parked = 2000000", "max_parked 2000000 is out of range"),
         ("bypass_bytes = 10000", "bypass_bytes 10000 is out of range"),
         ("rtt_comp = \"1s\"", "rtt_comp 1s is out of range"),
+        ("grace = \"11s\"", "grace 11s is out of range"),
+        ("k = 8\nmax_reserved = 7", "max_reserved 7 is out of range: write 8 to 1048576"),
         ("rsv_delay = \"11ms\"", "rsv_delay 11ms is out of range"),
         ("mode = \"clocked\"", "unknown value `clocked`"),
         ("agent = \"host\"", "unknown value `host`"),
@@ -196,6 +216,8 @@ prop_compose! {
         (notify, drop_rogue, fixed_k, edge, enabled) in any::<(bool, bool, bool, bool, bool)>(),
         (late_max, max_queue, max_parked) in (0u32..=1_000_000, 1u32..=1 << 20, 1u32..=1 << 20),
         (rtt_comp, rsv_delay, bypass) in (0u64..=10_000_000, 0u64..=10_000_000, 0u64..=9234),
+        grace in prop::option::of(0u64..=10_000_000_000),
+        max_reserved in prop::option::of(1024u32..=1 << 20),
     ) -> Pl2Options {
         Pl2Options {
             enabled,
@@ -212,6 +234,8 @@ prop_compose! {
             fixed_k,
             max_queue,
             max_parked,
+            max_reserved,
+            grace: grace.map(Duration),
             rsv_delay: Duration(rsv_delay),
         }
     }

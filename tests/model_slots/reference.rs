@@ -41,6 +41,8 @@ struct Known {
     idle_since: u64,
     finished: u32,
     taken_back: u32,
+    taken_seq: u32,
+    late: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -135,7 +137,10 @@ impl Reference {
         let ends = (start.0 + u64::from(k), start.1 + u64::from(k));
         self.entries
             .insert((ingress, conn, seq), Entry { k_left: k, output, deadline, ends, reset: false, released: false });
-        self.known.get_mut(&(ingress, conn)).unwrap().taken_back = 0;
+        if epoch == 0 {
+            let known = self.known.get_mut(&(ingress, conn)).unwrap();
+            (known.taken_back, known.late) = (0, 0);
+        }
         Ok((k, t_in, t_out))
     }
 
@@ -151,7 +156,10 @@ impl Reference {
             self.known.remove(&oldest);
         }
         let at = self.operations;
-        self.known.insert((ingress, conn), Known { admitted: at, idle_since: at, finished: 0, taken_back: 0 });
+        self.known.insert(
+            (ingress, conn),
+            Known { admitted: at, idle_since: at, finished: 0, taken_back: 0, taken_seq: 0, late: 0 },
+        );
         Ok(())
     }
 
@@ -210,6 +218,17 @@ impl Reference {
         let firsts: Vec<Key> = chain.iter().filter_map(|conn| self.keys_of(ingress, *conn).first().copied()).collect();
         let key = firsts.iter().find(|key| Some(self.entries[key].output) == output).or(firsts.first()).copied();
         let seen = match key {
+            Some(key)
+                if {
+                    let known = self.known[&(ingress, key.1)];
+                    known.taken_back > 0 && known.taken_seq < key.2
+                } =>
+            {
+                let known = self.known.get_mut(&(ingress, key.1)).unwrap();
+                known.late += u32::from(closes);
+                known.taken_back = if last { 0 } else { known.taken_back - u32::from(closes) };
+                Seen::Late
+            }
             Some(key) => {
                 let entry = self.entries.get_mut(&key).unwrap();
                 entry.k_left -= u16::from(closes);
@@ -229,7 +248,7 @@ impl Reference {
         };
         if closes
             && let Some(output) = output
-            && !(seen == Seen::Rogue && self.config.drop_rogues)
+            && !(seen == Seen::Rogue && self.config.drop_rogues && chain.is_empty())
         {
             *self.queued.entry(output).or_default() += 1;
         }
@@ -252,16 +271,22 @@ impl Reference {
         }
         entry.reset = true;
         let taken = self.shorten(key, k);
-        self.known.get_mut(&(key.0, conn)).unwrap().taken_back += u32::from(taken);
+        let known = self.known.get_mut(&(key.0, conn)).unwrap();
+        (known.taken_back, known.taken_seq) = (known.taken_back + u32::from(taken), seq);
         Some(taken)
     }
 
     pub fn release(&mut self, ingress: u8, (conn, seq, k, epoch): (u32, u32, u16, u16)) -> Option<u16> {
         self.operations += 1;
-        let entry = self.entries.get_mut(&(ingress, conn, seq)).filter(|e| !e.released)?;
         if epoch != self.epoch || k == 0 {
             return None;
         }
+        let Some(entry) = self.entries.get_mut(&(ingress, conn, seq)).filter(|e| !e.released) else {
+            if let Some(known) = self.known.get_mut(&(ingress, conn)).filter(|known| known.taken_seq == seq) {
+                known.taken_back = known.taken_back.saturating_sub(k.into());
+            }
+            return None;
+        };
         entry.released = true;
         Some(self.shorten((ingress, conn, seq), k))
     }
@@ -272,9 +297,13 @@ impl Reference {
         due.sort_unstable();
         for (_, key) in due {
             self.operations += 1;
-            let left = self.entries[&key].k_left;
+            let left = u32::from(self.entries[&key].k_left);
+            let known = self.known.get_mut(&(key.0, key.1)).unwrap();
+            let came = known.late.min(left);
+            known.late -= came;
+            known.taken_back += left - came;
+            known.taken_seq = key.2;
             self.finish(key);
-            self.known.get_mut(&(key.0, key.1)).unwrap().taken_back += u32::from(left);
         }
     }
 
@@ -351,5 +380,8 @@ impl Reference {
         self.drop_entry(key);
         let known = self.known.get_mut(&(key.0, key.1)).unwrap();
         known.finished = known.finished.max(key.2);
+        if self.keys_of(key.0, key.1).is_empty() {
+            self.known.get_mut(&(key.0, key.1)).unwrap().late = 0;
+        }
     }
 }

@@ -438,3 +438,40 @@ fn senders_at_a_port_have_so_many_slots_and_no_more() {
     let config = BookConfig { max_burst: 4, max_reserved: 3, ..CONFIG };
     assert_eq!(SlotBook::new(&config, 1).map(|_| ()), Err(BookConfigError::MaxReserved(3)));
 }
+
+/// Two reservations at once. The host was held up for 5 ms: number 1 is taken back, then the request of number 2
+/// overtakes the burst of number 1, as messages do.
+#[test]
+fn a_late_burst_takes_no_slots_of_the_next_and_no_honest_frame_is_dropped() {
+    let mut book = book(BookConfig { drop_rogues: true, ..CONFIG });
+    ask(&mut book, 0, (0, 1), &rsv(1, 1, 4));
+    book.sweep(Instant(5 * MILLIS));
+    ask(&mut book, 5 * MILLIS, (0, 1), &rsv(1, 2, 4));
+    let burst = |book: &mut SlotBook| {
+        [false, false, false, true].map(|last| {
+            let arrival = book.arrived(A, Some(B), Shim::new(1, true, last));
+            book.left(B);
+            arrival
+        })
+    };
+    assert_eq!(burst(&mut book), [Arrival::Late; 4]);
+    assert_eq!(registers(&book, 0), (4, 0), "number 2 is whole");
+    assert_eq!(burst(&mut book), [Arrival::Reserved; 4]);
+    assert_eq!(burst(&mut book), [Arrival::Rogue; 4], "counted, but of a connection that is known");
+    assert_eq!((registers(&book, 0), registers(&book, 1)), ((0, 0), (0, 0)));
+
+    // The burst of number 3 is lost for good: that of number 4 is taken for it, and the next pause mends that.
+    ask(&mut book, 5 * MILLIS, (0, 1), &rsv(1, 3, 4));
+    book.sweep(Instant(10 * MILLIS));
+    ask(&mut book, 10 * MILLIS, (0, 1), &rsv(1, 4, 4));
+    assert_eq!(burst(&mut book), [Arrival::Late; 4]);
+    book.sweep(Instant(15 * MILLIS));
+    ask(&mut book, 15 * MILLIS, (0, 1), &rsv(1, 5, 4));
+    assert_eq!(burst(&mut book), [Arrival::Reserved; 4]);
+    // What is given back after it was taken back does not come.
+    ask(&mut book, 15 * MILLIS, (0, 1), &rsv(1, 6, 4));
+    book.sweep(Instant(20 * MILLIS));
+    assert_eq!(book.release(A, &control(Kind::Rel, 1, 6, 4)), None);
+    ask(&mut book, 20 * MILLIS, (0, 1), &rsv(1, 7, 4));
+    assert_eq!(burst(&mut book), [Arrival::Reserved; 4]);
+}

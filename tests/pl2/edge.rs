@@ -169,6 +169,21 @@ fn a_receiver_with_its_own_agent_is_told_what_a_hosts_agent_in_the_switch_was_gr
 }
 
 #[test]
+fn a_host_that_reserved_by_itself_and_stopped_is_scheduled_again_after_a_second_or_two() {
+    let mut rig = with("[pl2]");
+    let counted = |rig: &Rig| (rig.number("slots", 0, "unscheduled"), rig.agent(0, "requests"));
+    rig.send(0, &rsv(0, mac(1), 1, 1, 1));
+    rig.send(0, &udp(0, 1, 100));
+    assert_eq!(counted(&rig), (1, 0), "its own unscheduled traffic");
+    rig.wait(900_000_000);
+    rig.send(0, &udp(0, 1, 100));
+    assert_eq!(counted(&rig), (2, 0));
+    rig.wait(1_200_000_000);
+    rig.send(0, &udp(0, 1, 100));
+    assert_eq!(counted(&rig), (2, 1), "an agent's");
+}
+
+#[test]
 fn what_may_wait_is_bounded_and_the_newest_is_dropped() {
     let mut rig = with("[pl2]\nmax_queue = 4\nmax_parked = 6\nrsv_delay = \"1ms\"");
     (0..5).for_each(|_| rig.arrive(0, &numbered(0, 1, 1000, 1)));

@@ -15,7 +15,10 @@ const MILLI: u64 = 1_000;
 
 /// Host 1 of five senders dies at slot 1,000. Counts from `warm` on.
 fn crash(notify: bool, sweep: bool, warm: u64) -> Sim {
-    let mut sim = Sim::new(Setup { notify, sweep, ..Setup::new(SlotMode::Counter, 5, 8, INCAST) });
+    let plain = Setup::new(SlotMode::Counter, 5, 8, INCAST);
+    // So that a receiver's patience is 1 ms: (16 + 2 * 100) slots are less.
+    let config = HostConfig { late_max: 16, max_outstanding: 100, ..plain.config };
+    let mut sim = Sim::new(Setup { notify, sweep, config, ..plain });
     sim.warm = warm * SLOT;
     sim.crash(1, 1_000 * SLOT);
     sim

@@ -124,6 +124,7 @@ impl Sim {
             mode: setup.mode,
             slot_ns: SLOT as u32,
             max_burst: setup.config.max_burst,
+            max_reserved: (4 * setup.config.max_outstanding).max(setup.config.max_burst.into()),
             grace: 2 * MILLIS,
             notify: setup.notify,
             ..BookConfig::default()

@@ -12,7 +12,7 @@ use crate::config::{PortConfig, Selector, SwitchConfig};
 use crate::id::{PortKind, Role};
 pub use crate::scheme::pl2::SlotMode;
 use crate::scheme::pl2::host::{HostConfig, MAX_DEPTH};
-use crate::scheme::pl2::{BookConfig, MAX_BURST, slot_ns};
+use crate::scheme::pl2::{BookConfig, MAX_BURST, MAX_GRACE, MAX_RESERVED, slot_ns};
 use crate::time::SECONDS;
 use crate::units::{BitRate, Bytes, Duration};
 use crate::wire::pl2::ETHERTYPE;
@@ -57,7 +57,7 @@ pub struct Pl2Options {
     /// K, most slots of a request ([`SLOTS`]). Default 4.
     pub k: u16,
     /// Whether receivers are told of grants (NTF), and take back what does not come. Default false: the switch does
-    /// so by itself, 2 ms after the window.
+    /// so by itself, `grace` after the window.
     pub notify: bool,
     /// Who reserves for hosts. Default: the switch.
     pub agent: Agent,
@@ -79,8 +79,14 @@ pub struct Pl2Options {
     pub fixed_k: bool,
     /// Most frames that wait in one connection ([`PARKED`]). Default 512.
     pub max_queue: u32,
-    /// Most frames of one port that wait ([`PARKED`]). Default 4096.
+    /// Most frames of one port that wait, the first one of each connection not counted ([`PARKED`]). Default 4096.
     pub max_parked: u32,
+    /// Most slots that the senders at one port may have reserved, or ahead of them where slots go by a clock, `k` to
+    /// [`MAX_RESERVED`]; also of hosts that reserve by themselves. Default: `k`, and at least four times `max_outstanding`.
+    pub max_reserved: Option<u32>,
+    /// How long after its window what was not used is taken back, up to [`MAX_GRACE`]. Default: as long as hosts
+    /// of this `late_max` and `max_outstanding` may be late, at least 2 ms ([`grace`](crate::scheme::pl2::grace)).
+    pub grace: Option<Duration>,
     /// Round trip of a request and its grant that is emulated, up to [`MAX_ROUND_TRIP`]. Default 0.
     pub rsv_delay: Duration,
 }
@@ -103,6 +109,8 @@ impl Default for Pl2Options {
             fixed_k: host.fixed_k,
             max_queue: host.max_queue,
             max_parked: host.max_parked,
+            max_reserved: None,
+            grace: None,
             rsv_delay: Duration(0),
         }
     }
@@ -135,6 +143,8 @@ pub(crate) struct FilePl2Table {
     fixed_k: Option<bool>,
     max_queue: Option<Int>,
     max_parked: Option<Int>,
+    max_reserved: Option<Int>,
+    grace: Option<Text>,
     rsv_delay: Option<Text>,
 }
 
@@ -187,6 +197,8 @@ impl FilePl2 {
             fixed_k: Some(options.fixed_k),
             max_queue: int(options.max_queue),
             max_parked: int(options.max_parked),
+            max_reserved: options.max_reserved.map(|slots| Int(slots.into())),
+            grace: options.grace.map(|grace| Text(grace.to_string())),
             rsv_delay: text(&options.rsv_delay),
         }))
     }
@@ -220,6 +232,8 @@ impl FilePl2 {
             fixed_k: table.fixed_k.unwrap_or(default.fixed_k),
             max_queue: reader.int("max_queue", table.max_queue, PARKED).unwrap_or(default.max_queue),
             max_parked: reader.int("max_parked", table.max_parked, PARKED).unwrap_or(default.max_parked),
+            max_reserved: reader.int("max_reserved", table.max_reserved, 1..=MAX_RESERVED),
+            grace: reader.text("grace", table.grace, time),
             rsv_delay: reader.text("rsv_delay", table.rsv_delay, time).unwrap_or(default.rsv_delay),
         }
     }
@@ -235,6 +249,12 @@ pub(super) fn table(pl2: &Pl2Options, notes: &mut Notes<'_>) {
     notes.number("late_max", pl2.late_max, LATE);
     notes.number("max_queue", pl2.max_queue, PARKED);
     notes.number("max_parked", pl2.max_parked, PARKED);
+    if let Some(slots) = pl2.max_reserved {
+        notes.number("max_reserved", slots, pl2.k.into()..=MAX_RESERVED);
+    }
+    if let Some(grace) = pl2.grace {
+        notes.time("grace", grace, 0..=MAX_GRACE);
+    }
     notes.time("rsv_delay", pl2.rsv_delay, 0..=MAX_ROUND_TRIP);
 }
 

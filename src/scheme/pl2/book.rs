@@ -168,7 +168,11 @@ impl SlotBook {
         let slots = u64::from(offer.t_in.max(offer.t_out)) + u64::from(k);
         let deadline = now + slots.saturating_mul(slot_ns) + self.config.grace;
         let id = self.table.reserve(owner, seq, k, output, deadline, offer.ends(k));
-        self.table.connection(owner).taken_back = 0;
+        if epoch == 0 {
+            // A new sender: what the one before it had is not to come.
+            let connection = self.table.connection(owner);
+            (connection.taken_back, connection.late) = (0, 0);
+        }
         self.deadlines.add(id, deadline);
         self.ports[ingress.index()].in_slots += u32::from(k);
         self.ports[output.index()].out_slots += u32::from(k);
@@ -184,6 +188,13 @@ impl SlotBook {
         let Some(id) = self.table.in_use(ingress, shim.conn, output) else {
             return self.arrived_without(ingress, output, shim);
         };
+        let Reservation { owner, seq, .. } = *self.table.reservation(id);
+        let connection = self.table.connection(owner);
+        if connection.taken_back > 0 && connection.taken_seq != seq && not_after(connection.taken_seq, seq) {
+            // Frames of a connection keep their order: those of what was taken back before are first.
+            connection.late += u32::from(shim.closes);
+            return self.arrived_without(ingress, output, shim);
+        }
         if shim.closes {
             self.counters(ingress).used_slots += 1;
             self.use_one(id);
@@ -199,7 +210,8 @@ impl SlotBook {
 
     #[cold]
     fn arrived_without(&mut self, ingress: PortId, output: Option<PortId>, shim: Shim) -> Arrival {
-        let late = self.table.taken_back(ingress, shim.conn);
+        let is_known = self.table.knows(ingress, shim.conn);
+        let late = self.table.taken_back(ingress, shim.conn, output);
         let arrival = match late {
             Some(connection) => {
                 connection.taken_back = match shim {
@@ -208,7 +220,7 @@ impl SlotBook {
                 };
                 Arrival::Late
             }
-            None if self.config.drop_rogues => Arrival::Refused,
+            None if self.config.drop_rogues && !is_known => Arrival::Refused,
             None => Arrival::Rogue,
         };
         let underflow = shim.closes && self.ports[ingress.index()].in_slots == 0;
@@ -254,9 +266,10 @@ impl SlotBook {
         };
         self.counters(sender).resets += 1;
         self.table.reservation(id).reset = true;
-        let owner = self.table.reservation(id).owner;
+        let Reservation { owner, seq, .. } = *self.table.reservation(id);
         let taken = self.return_some(id, rst.k);
-        self.table.connection(owner).taken_back += u32::from(taken);
+        let connection = self.table.connection(owner);
+        (connection.taken_back, connection.taken_seq) = (connection.taken_back + u32::from(taken), seq);
         Some(taken)
     }
 
@@ -267,6 +280,14 @@ impl SlotBook {
         let found = self.reservation_of(ingress, rel).filter(|id| !self.table.reservation(*id).released);
         let Some(id) = found else {
             self.counters(ingress).refused += 1;
+            // What was taken back before won't come either.
+            if rel.epoch == self.epoch
+                && let Some(id) = self.table.find(ingress, rel.conn)
+                && let connection = self.table.connection(id)
+                && connection.taken_seq == rel.seq
+            {
+                connection.taken_back = connection.taken_back.saturating_sub(rel.k.into());
+            }
             return None;
         };
         self.counters(ingress).releases += 1;
@@ -302,7 +323,7 @@ impl SlotBook {
         while let Some((at, id)) = self.deadlines.first()
             && at <= now
         {
-            let Reservation { owner, k_left, .. } = *self.table.reservation(id);
+            let Reservation { owner, seq, k_left, .. } = *self.table.reservation(id);
             let Way { input, .. } = self.table.way(id);
             if is_alive(input, self.table.connection(owner).conn) {
                 // Later in any case, or this would not end.
@@ -312,8 +333,12 @@ impl SlotBook {
                 self.deadlines.add(id, deadline);
                 continue;
             }
+            let connection = self.table.connection(owner);
+            let came = connection.late.min(k_left.into());
+            connection.late -= came;
+            connection.taken_back += u32::from(k_left) - came;
+            connection.taken_seq = seq;
             self.finish(id);
-            self.table.connection(owner).taken_back += u32::from(k_left);
             let counters = self.counters(input);
             counters.timeouts += 1;
             counters.timeout_slots += u64::from(k_left);
@@ -435,5 +460,8 @@ impl SlotBook {
         let Reservation { owner, seq, .. } = self.take_out(id);
         let connection = self.table.connection(owner);
         connection.finished = Some(connection.finished.filter(|last| not_after(seq, *last)).unwrap_or(seq));
+        if !connection.has_reservation() {
+            connection.late = 0;
+        }
     }
 }

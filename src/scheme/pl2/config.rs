@@ -6,6 +6,12 @@ use crate::wire::ethernet::{HEADER_LEN, WIRE_OVERHEAD};
 /// Most slots in one reservation: the window of [`SlotMode::Window`].
 pub const MAX_BURST: u16 = super::window::WINDOW as u16;
 
+/// Most slots that senders at one port may ever have reserved: 64 ports' are a sixteenth of what a register holds.
+pub const MAX_RESERVED: u32 = 1 << 20;
+
+/// Longest [`BookConfig::grace`], in nanoseconds.
+pub const MAX_GRACE: u64 = 10 * SECONDS;
+
 /// How a slot book runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BookConfig {
@@ -19,11 +25,12 @@ pub struct BookConfig {
     /// 32,768. Beyond that is refused.
     pub max_pending: u16,
     /// Most slots that the senders at one ingress port may have reserved, and by a clock may have ahead of them, used or
-    /// not: `max_burst` to 1,048,576. Beyond that is refused, for now. An honest host has no more than its
+    /// not: `max_burst` to [`MAX_RESERVED`]. Beyond that is refused, for now. An honest host has no more than its
     /// `max_outstanding`, and what a lost message leaves at the switch.
     pub max_reserved: u32,
     /// How long after the end of its window a reservation that was not used is taken back, in nanoseconds, at
-    /// most 10 s. A receiver waits for 1 ms or four round trips, and the switch 1 ms longer.
+    /// most 10 s ([`grace`] for how slow hosts may be). A receiver waits for 1 ms or four round trips, or for
+    /// as long as a host may be late, and the switch 1 ms longer.
     pub grace: u64,
     /// Whether the receiver gets a copy of each grant (NTF), so that it can take back what a dead sender holds.
     pub notify: bool,
@@ -56,6 +63,19 @@ pub fn slot_ns(mtu: u16, rate: BitRate) -> Option<u32> {
     u32::try_from((bytes * BIT_NANOSECONDS_PER_BYTE).div_ceil(rate)).ok()
 }
 
+/// How long after the end of a window a host that does as it should may still send in it, in nanoseconds: it is late by
+/// up to `late_max` slots, behind up to `max_outstanding` slots of its own in its link and as many in the time
+/// that it has for them.
+pub(super) fn lateness(late_max: u32, max_outstanding: u32, slot_ns: u32) -> u64 {
+    (u64::from(late_max) + 2 * u64::from(max_outstanding)).saturating_mul(slot_ns.into())
+}
+
+/// [`BookConfig::grace`] for hosts that are late by up to `late_max` slots, with up to `max_outstanding` slots at once,
+/// in nanoseconds: 1 ms longer than their receivers wait, and at least 2 ms.
+pub fn grace(late_max: u32, max_outstanding: u32, slot_ns: u32) -> u64 {
+    (lateness(late_max, max_outstanding, slot_ns).saturating_add(MILLIS)).clamp(2 * MILLIS, MAX_GRACE)
+}
+
 /// What a [`BookConfig`] can't be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BookConfigError {
@@ -69,7 +89,7 @@ pub enum BookConfigError {
     #[error("up to {0} reservations of a port: choose 1 to 32768")]
     MaxPending(u16),
     /// Not one full request could be granted, or registers could overflow.
-    #[error("up to {0} slots reserved of a port: choose max_burst to 1048576")]
+    #[error("up to {0} slots reserved of a port: choose max_burst to {MAX_RESERVED}")]
     MaxReserved(u32),
     /// What a dead sender holds would be in the way of all others.
     #[error("unused reservations taken back after {0} ns: choose at most 10 s")]
@@ -87,10 +107,10 @@ impl BookConfig {
             () if !(1..=SECONDS).contains(&slot_ns.into()) => Err(BookConfigError::Slot(slot_ns)),
             () if !(1..=MAX_BURST).contains(&max_burst) => Err(BookConfigError::MaxBurst(max_burst)),
             () if !(1..=1 << 15).contains(&max_pending) => Err(BookConfigError::MaxPending(max_pending)),
-            () if !(max_burst.into()..=1 << 20).contains(&max_reserved) => {
+            () if !(max_burst.into()..=MAX_RESERVED).contains(&max_reserved) => {
                 Err(BookConfigError::MaxReserved(max_reserved))
             }
-            () if grace > 10 * SECONDS => Err(BookConfigError::Grace(grace)),
+            () if grace > MAX_GRACE => Err(BookConfigError::Grace(grace)),
             () => Ok(()),
         }
     }

@@ -31,9 +31,12 @@
 //! 7. **Several reservations** of a connection, up to 16, are used in the order of their numbers (2.2).
 //! 8. **What is not used** is taken back by the receiver (RST, accepted only from the port that the reservation
 //!    leads to, and once), given back by the sender (REL, once), or taken back by the switch at the
-//!    reservation's deadline: the end of the chosen window, and a grace time (3).
+//!    reservation's deadline: the end of the chosen window, and a grace time (3). That is
+//!    as long as an honest host may be late, at least 2 ms: at 100 Mbit/s a host's own 80 slots last for 10 ms.
 //! 9. **Late and rogue frames** (3): those that come after their reservation was taken back, and those of who never
-//!    reserved. Neither touches `in[]`; both are in `out[]` while they are queued, since they do take
+//!    reserved. A connection's frames keep their order, so
+//!    those of what was taken back are booked before those of what was reserved after it. Refused are only frames
+//!    of connections that nobody knows of. Neither kind touches `in[]`; both are in `out[]` while they are queued, since they do take
 //!    the receiver's time.
 //! 10. **A link that goes down and a restart** (3): what senders behind the link have reserved is free, or all is,
 //!     and the start number is the next.
@@ -63,6 +66,6 @@ mod table;
 mod window;
 
 pub use book::{Answer, Arrival, SlotBook};
-pub use config::{BookConfig, BookConfigError, MAX_BURST, slot_ns};
+pub use config::{BookConfig, BookConfigError, MAX_BURST, MAX_GRACE, MAX_RESERVED, grace, slot_ns};
 pub use mode::SlotMode;
 pub use stats::{Pending, PortSlots, SlotCounters};

@@ -50,8 +50,13 @@ pub(super) struct Connection {
     pub conn: u32,
     /// The highest number of a reservation that is over.
     pub finished: Option<u32>,
-    /// Slots that were taken back since its last request, and whose frames may yet come.
+    /// Slots that were taken back and whose frames may yet come, before those of numbers after `taken_seq`.
     pub taken_back: u32,
+    /// The last reservation that slots were taken back from.
+    pub taken_seq: u32,
+    /// Slots of late frames that came while something was reserved. If those were its frames and the late ones are lost,
+    /// it will not be used.
+    pub late: u32,
     /// Its reservations, the one with the lowest number first.
     first: Id,
     /// The next one in its chain.
@@ -59,6 +64,13 @@ pub(super) struct Connection {
     /// Neighbours in the port's list of idle ones.
     older: Id,
     newer: Id,
+}
+
+impl Connection {
+    #[inline]
+    pub fn has_reservation(&self) -> bool {
+        self.first != NONE
+    }
 }
 
 /// Whether `a` is not after `b`, for numbers that go round.
@@ -188,8 +200,17 @@ impl Table {
         other
     }
 
-    /// A connection with these bits from which slots were taken back.
-    pub fn taken_back(&mut self, ingress: PortId, low: u16) -> Option<&mut Connection> {
+    /// Whether a connection with these bits is remembered.
+    pub fn knows(&self, ingress: PortId, low: u16) -> bool {
+        self.chain(ingress, low).next().is_some()
+    }
+
+    /// The connection with these bits from which slots were taken back: that of [`Table::in_use`], or else any.
+    pub fn taken_back(&mut self, ingress: PortId, low: u16, output: Option<PortId>) -> Option<&mut Connection> {
+        let owner = self.in_use(ingress, low, output).map(|id| self.reservation(id).owner);
+        if let Some(owner) = owner {
+            return Some(self.connection(owner));
+        }
         let id = self.chain(ingress, low).find(|id| self.connections.items[*id as usize].taken_back > 0)?;
         Some(self.connection(id))
     }
@@ -223,6 +244,8 @@ impl Table {
             conn,
             finished: None,
             taken_back: 0,
+            taken_seq: 0,
+            late: 0,
             first: NONE,
             next: self.chains[chain],
             older: NONE,

@@ -36,7 +36,7 @@ pub struct HostConfig {
     pub max_connections: u16,
     /// Most frames that wait in one connection; from 1.
     pub max_queue: u32,
-    /// Most frames that wait in all; from 1.
+    /// Most frames that wait in all, the first one of each connection not counted; from 1.
     pub max_parked: u32,
     /// Most announced bursts that the receiver's side watches; 0 if it does not see shims.
     pub max_expected: u32,

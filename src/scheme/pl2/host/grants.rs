@@ -1,8 +1,9 @@
 //! What a host makes of the switch's messages.
 
-use super::Refused;
+use super::super::config::lateness;
 use super::reservation::{Reservation, State};
 use super::sender::Host;
+use super::{HostConfig, Refused};
 use crate::time::Instant;
 use crate::wire::MacAddr;
 use crate::wire::pl2::{Control, Kind};
@@ -16,7 +17,9 @@ impl<T> Host<T> {
             Kind::Grt => return self.answered(now, control),
             Kind::Ntf => {
                 self.stats.counters.announced += 1;
-                let fits = self.receiver.announced(now, from, control, self.rtt.patience());
+                let HostConfig { late_max, max_outstanding, .. } = self.config;
+                let patience = self.rtt.patience().max(lateness(late_max, max_outstanding, control.slot_ns));
+                let fits = self.receiver.announced(now, from, control, patience);
                 self.stats.counters.announced_dropped += u64::from(!fits);
             }
             Kind::Rsv | Kind::Rst | Kind::Rel => self.stats.counters.unexpected += 1,

@@ -14,8 +14,8 @@ use crate::wire::MacAddr;
 use crate::wire::ethernet::on_wire;
 use crate::wire::pl2::{Control, Flags, Kind, Shim};
 
-/// Most REL that wait for the next poll. What is beyond, the switch takes back by itself.
-const MAX_RELEASES: usize = 256;
+/// REL that wait for the next poll, as a rule.
+const RELEASES: usize = 256;
 
 /// What becomes of a frame that is handed in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +97,7 @@ impl<T> Host<T> {
             rtt: Rtt::default(),
             epoch: 0,
             epoch_since: Instant::ZERO,
-            releases: VecDeque::with_capacity(MAX_RELEASES),
+            releases: VecDeque::with_capacity(RELEASES),
             receiver: Receiver::new(config.max_expected),
             stats: HostStats::new(),
         })
@@ -118,7 +118,9 @@ impl<T> Host<T> {
             counters.dropped_too_long += 1;
             return Enqueued::Dropped(frame);
         }
-        if self.lot.is_full() {
+        // The first frame of a connection is taken in any case: nobody is to keep others from asking at all.
+        let is_first = known.is_none_or(|id| self.connections.at(id).queue.frames == 0);
+        if self.lot.is_full() && !is_first {
             counters.dropped_host += 1;
             return Enqueued::Dropped(frame);
         }
@@ -221,9 +223,8 @@ impl<T> Host<T> {
 
     /// A reservation that won't be used is given back with the next poll.
     pub(super) fn give_back(&mut self, dst: MacAddr, conn: u32, seq: u32, k: u16, epoch: u16) {
-        if self.releases.len() < MAX_RELEASES {
-            self.releases.push_back((dst, named(Kind::Rel, conn, seq, epoch, k)));
-        }
+        // All of them: nobody else takes them back from an agent of the switch while it is at work.
+        self.releases.push_back((dst, named(Kind::Rel, conn, seq, epoch, k)));
     }
 
     /// Sets the timer of a connection by what it waits for, and forgets it if that is nothing.

@@ -12,8 +12,8 @@
 //!    frame can take then is that of a plain one, MTU and pacer count what the receiver gets, and no shim can leave.
 //! 2. **An edge agent is a host's NIC**: what it releases goes through a FIFO at the link's rate, and only what is
 //!    out of that has come to the switch. So queues are those of hosts with agents of their own.
-//! 3. **A host that reserves by itself** is left alone: from its first RSV on until its link goes down, what it sends
-//!    without a shim is its own unscheduled traffic.
+//! 3. **A host that reserves by itself** is left alone: from its first RSV on until its link goes down, or it has sent
+//!    neither messages nor data in slots for 1 s, what it sends without a shim is its own unscheduled traffic.
 //! 4. **Bounded**: an agent holds no more frames than are free in the pool, so that ports go on receiving.
 //! 5. **An agent is alive** while the switch is: what it has reserved is taken back when its link goes down, not because
 //!    the switch was held up, which holds up the agent too. Receivers look after hosts that reserve by themselves.
@@ -40,13 +40,16 @@ use crate::fabric::{RackScheduler, SchemePort, Stations};
 use crate::frame::Frame;
 use crate::id::{MAX_PORTS, PortId, PortKind, PortMask};
 use crate::pisa::{Action, Context, Meta, Outbox, Pipe, Queue, TrafficManager, Verdict};
-use crate::time::{Instant, earliest};
+use crate::time::{Instant, SECONDS, earliest};
 use crate::wire::ethernet::{self, on_wire};
 use crate::wire::pl2::{Control, FRAME_LEN, Kind, Shim};
 use crate::wire::{Headers, MacAddr};
 
 use edge::Edge;
 pub use shared::SharedBook;
+
+/// How long a host that reserves by itself may be silent, in nanoseconds; it may also be twice as long.
+const SILENCE: u64 = SECONDS;
 
 /// How PL2 runs on a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -75,8 +78,13 @@ pub struct Rack {
     departures: [u32; MAX_PORTS],
     /// Ports whose hosts reserve by themselves. Only agents ask, and where they are there is one pipe.
     speakers: PortMask,
+    /// Those of them that were heard since then.
+    heard: PortMask,
+    heard_since: Instant,
     /// The earliest time at which an agent may have something to do.
     next: Option<Instant>,
+    /// By port: frames of its host to another one that neither came in a slot nor waited for one.
+    unscheduled: [u64; MAX_PORTS],
     /// Frames that agents would have taken, but they are longer than a slot.
     oversized: u64,
 }
@@ -100,6 +108,9 @@ impl Rack {
             up: PortMask(u64::MAX),
             departures: [0; MAX_PORTS],
             speakers: PortMask::EMPTY,
+            heard: PortMask::EMPTY,
+            heard_since: Instant::ZERO,
+            unscheduled: [0; MAX_PORTS],
             next: None,
             oversized: 0,
         })
@@ -120,6 +131,41 @@ impl Rack {
             return None;
         }
         self.edges[port.index()].as_deref_mut()
+    }
+
+    /// The host behind `from` reserves by itself.
+    fn speaks(&mut self, now: Instant, from: PortId) {
+        if self.speakers == PortMask::EMPTY {
+            self.heard_since = now;
+        }
+        (self.speakers, self.heard) = (self.speakers.with(from), self.heard.with(from));
+    }
+
+    /// Hosts that were silent since the last time are looked after again.
+    fn forget_silent(&mut self, now: Instant) {
+        if self.next_silence().is_some_and(|at| at <= now) {
+            (self.speakers, self.heard) = (self.speakers.and(self.heard), PortMask::EMPTY);
+            self.heard_since = now;
+        }
+    }
+
+    fn next_silence(&self) -> Option<Instant> {
+        (self.speakers != PortMask::EMPTY).then(|| self.heard_since + SILENCE)
+    }
+
+    /// A frame in a slot of `ingress`, or of its agent, is at the switch.
+    #[inline]
+    fn book_data(&mut self, ingress: PortId, output: Option<PortId>, shim: Shim) -> Option<DropReason> {
+        if self.book.with(|book| book.arrived(ingress, output, shim)) == Arrival::Refused {
+            return Some(DropReason::Unreserved);
+        }
+        // The receiver waits for what reserved slots of the switch, not for what its queues do with it.
+        if self.config.book.notify
+            && let Some(edge) = output.and_then(|to| self.agent(to))
+        {
+            edge.host.arrived(edge::station(ingress), shim);
+        }
+        None
     }
 
     /// An agent may have something to do at `at`.
@@ -176,7 +222,7 @@ impl Rack {
         }
         while let Some((frame, mut meta, shim)) = edge.depart(cx.now) {
             let output = stations.way(&frame, &meta);
-            let action = match (self.data(port, output.ok(), shim), output) {
+            let action = match (self.book_data(port, output.ok(), shim), output) {
                 (Some(reason), _) | (None, Err(reason)) => Action::Drop(reason),
                 (None, Ok(to)) => {
                     if shim.closes {
@@ -238,9 +284,10 @@ impl RackScheduler for Rack {
         control: &Control,
     ) -> Verdict {
         let (dst, src) = (ethernet::dst(frame), ethernet::src(frame));
+        self.heard = self.heard.with(from);
         match control.kind {
             Kind::Rsv => {
-                self.speakers = self.speakers.with(from);
+                self.speaks(cx.now, from);
                 let output = stations.port(dst);
                 let answer = self.book.with(|book| book.reserve(cx.now, from, output, control));
                 if let Some((to, ntf)) = answer.notify {
@@ -264,24 +311,17 @@ impl RackScheduler for Rack {
 
     #[inline]
     fn data(&mut self, ingress: PortId, output: Option<PortId>, shim: Shim) -> Option<DropReason> {
-        if self.book.with(|book| book.arrived(ingress, output, shim)) == Arrival::Refused {
-            return Some(DropReason::Unreserved);
-        }
-        // The receiver waits for what reserved slots of the switch, not for what its queues do with it.
-        if self.config.book.notify
-            && let Some(edge) = output.and_then(|to| self.agent(to))
-        {
-            edge.host.arrived(edge::station(ingress), shim);
-        }
-        None
+        self.heard = self.heard.with(ingress);
+        self.book_data(ingress, output, shim)
     }
 
     #[inline]
     fn schedules(&mut self, ingress: PortId, len: usize) -> bool {
-        let Some(agent) = &self.config.agent else { return false };
-        let fits = on_wire(len) <= agent.slot_bytes() as usize;
+        let slot = self.config.agent.as_ref().map_or(0, HostConfig::slot_bytes);
         let has_agent = self.agent(ingress).is_some();
+        let fits = on_wire(len) <= slot as usize;
         self.oversized += u64::from(has_agent && !fits);
+        self.unscheduled[ingress.index()] += u64::from(!(has_agent && fits));
         has_agent && fits
     }
 
@@ -291,6 +331,10 @@ impl RackScheduler for Rack {
         let Some(edge) = self.edges[port.index()].as_deref_mut() else {
             return cx.outbox.release(frame, meta, Action::Drop(DropReason::PortDown));
         };
+        // Its link was down, and this is the first frame since: not one of those that are to be dropped.
+        if std::mem::take(&mut edge.is_cut) {
+            edge.reset(|frame, meta| cx.outbox.release(frame, meta, Action::Drop(DropReason::PortDown)));
+        }
         if edge.held() > free {
             return cx.outbox.release(frame, meta, Action::Drop(DropReason::SharedBuffer));
         }
@@ -318,6 +362,7 @@ impl RackScheduler for Rack {
             };
             self.book.with(|book| book.sweep_unless(cx.now, is_at_work));
         }
+        self.forget_silent(cx.now);
         if self.next.is_none_or(|next| next > cx.now) {
             return;
         }
@@ -331,7 +376,7 @@ impl RackScheduler for Rack {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        earliest(self.next, self.book.next_deadline())
+        [self.book.next_deadline(), self.next_silence()].into_iter().fold(self.next, earliest)
     }
 
     fn held(&self, port: PortId) -> usize {

@@ -42,6 +42,7 @@ impl Rack {
             depth.peak_packets.into(),
             depth.dropped.into(),
             edge.map_or(0, |edge| edge.held() as u64).into(),
+            self.unscheduled[port.index()].into(),
         ]
     }
 
@@ -79,6 +80,7 @@ impl Rack {
             ("mode", book.mode().name().into()),
             ("epoch", u64::from(book.epoch()).into()),
             ("slot_ns", u64::from(self.config.book.slot_ns).into()),
+            ("grace_ns", self.config.book.grace.into()),
             ("k", u64::from(self.config.book.max_burst).into()),
             ("oversized", self.oversized.into()),
         ];
@@ -133,8 +135,19 @@ fn requests(port: PortId, counters: SlotCounters) -> Vec<Cell> {
 }
 
 /// Registers and queues.
-const SLOTS: &[&str] =
-    &["port", "in", "out", "queued", "pending", "queue_bytes", "peak_bytes", "peak_packets", "queue_drops", "parked"];
+const SLOTS: &[&str] = &[
+    "port",
+    "in",
+    "out",
+    "queued",
+    "pending",
+    "queue_bytes",
+    "peak_bytes",
+    "peak_packets",
+    "queue_drops",
+    "parked",
+    "unscheduled",
+];
 
 /// What the book has counted, where the sender is.
 const REQUESTS: &[&str] = &[
