@@ -173,6 +173,12 @@ fn what_cannot_be_scheduled_is_refused_with_the_reason() {
 }
 
 #[test]
+fn several_workers_go_with_hosts_that_reserve_by_themselves() {
+    let text = tor("", &[GIGABIT], "[runtime]\nworkers = 2\n[pl2]\nagent = \"none\"\n");
+    assert_eq!((parse(&text).runtime.workers, parse(&text).pl2.agent), (2, Agent::None));
+}
+
+#[test]
 fn a_running_switch_keeps_its_slots() {
     let refused = |old: &str, new: &str| {
         let (old, new) = (parse(old), parse(new));

@@ -27,6 +27,17 @@ nix::setsockopt_impl!(
     nix::sys::socket::sockopt::SetBool
 );
 
+/// packet(7): past the queueing discipline, each CPU by a TX queue of its own.
+#[derive(Clone)]
+struct QdiscBypass;
+nix::setsockopt_impl!(
+    QdiscBypass,
+    nix::libc::SOL_PACKET,
+    nix::libc::PACKET_QDISC_BYPASS,
+    bool,
+    nix::sys::socket::sockopt::SetBool
+);
+
 /// `struct tpacket_auxdata` (linux/if_packet.h): offsets in bytes.
 const AUX_STATUS: usize = 0;
 const AUX_TCI: usize = 16;
@@ -81,6 +92,11 @@ impl PacketSocket {
     /// Gives it room for thousands of frames that nobody has read yet.
     pub fn keep_all(&self) {
         setsockopt(&self.fd, nix::sys::socket::sockopt::RcvBufForce, &(256 << 20)).unwrap();
+    }
+
+    /// What is sent leaves by the TX queue of the CPU that sends it, counted round.
+    pub fn queue_by_cpu(&self) {
+        setsockopt(&self.fd, QdiscBypass, &true).unwrap();
     }
 
     /// The first frame that `wanted` accepts within `limit`, with the tag put back that the kernel

@@ -14,7 +14,7 @@ use crate::faults::{ip, wait_down, wait_up};
 use crate::traffic::tcp;
 
 /// A bed whose links have two queues at both ends.
-fn two_queues(tag: &str, hosts: usize) -> Bed {
+pub fn two_queues(tag: &str, hosts: usize) -> Bed {
     let bed = Bed::new(tag, &vec![Host; hosts]);
     for (i, host) in bed.hosts.iter().enumerate() {
         ip(&bed.switch, &format!("link del p{i}"));
@@ -29,12 +29,12 @@ fn two_queues(tag: &str, hosts: usize) -> Bed {
     bed
 }
 
-fn toml(bed: &Bed, extra: &str) -> String {
+pub fn toml(bed: &Bed, extra: &str) -> String {
     bed.toml(extra).replace("[runtime]\n", "[runtime]\nworkers = 2\n")
 }
 
 /// Frames that each worker has moved.
-fn moved(switch: &Switch) -> Vec<u64> {
+pub fn moved(switch: &Switch) -> Vec<u64> {
     match books::show(&switch.socket, "workers") {
         Body::Workers { workers } => workers.iter().map(|w| w.frames).collect(),
         other => panic!("{other:?}"),
