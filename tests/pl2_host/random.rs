@@ -275,6 +275,7 @@ proptest! {
         let not_used = counters.voided + model.given_back + model.replaced;
         prop_assert!(counters.given_up <= model.given_back);
         prop_assert_eq!(counters.bursts, counters.grants - not_used, "each grant once, or accounted for");
-        prop_assert!(model.host.stats().parked_peak <= 90);
+        // The first frame of a connection is taken in any case.
+        prop_assert!(model.host.stats().parked_peak <= 90 + 4);
     }
 }
