@@ -1,10 +1,11 @@
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::id::XdpMode;
 use crate::port::Port;
-use crate::port::xdp::{Device, Memory, XdpOptions, XdpPort, chunk_size};
+use crate::port::xdp::{Device, Devices, Memory, XdpOptions, XdpPort, chunk_size};
 use crate::runtime::{Waiter, check_default_route, check_privileges, drop_privileges, now};
 use crate::scheme::pl2::host::HostConfig;
 use crate::time::{Instant, MILLIS, SECONDS, earliest};
@@ -27,6 +28,8 @@ const FRAMES_OF_SLOT: u32 = 18;
 const MAX_NAP: u64 = 100 * MILLIS;
 /// How long what was released may take to leave at the end.
 const DRAIN: u64 = 200 * MILLIS;
+/// Time between two looks whether the uplink is still there: an idle socket is not told.
+const LOOK_AGAIN: u64 = 500 * MILLIS;
 /// Time between two warnings that nobody answers.
 const WARN_AGAIN: u64 = 60 * SECONDS;
 
@@ -77,7 +80,9 @@ pub fn run(
     mut report: impl FnMut(&AgentReport),
 ) -> Result<AgentReport, AgentError> {
     check_privileges(false)?;
-    let device = Device::query(&options.uplink)?;
+    let devices = Devices::here().map_err(AgentError::system("socket"))?;
+    let device = devices.query(&options.uplink).map_err(|cause| Device::unknown(&options.uplink, cause))?;
+    let index = device.index;
     device.check_up()?;
     check_default_route(&device, options.force).map_err(AgentError::Impossible)?;
     let config = agent_config(options, &device)?;
@@ -98,7 +103,8 @@ pub fn run(
     });
     let waiter = waiter.map_err(AgentError::system("epoll"))?;
     let agent = Agent::new(&config, port, tap, pool)?;
-    let mut running = Running { agent, waiter, wait: options.wait, names, start: now(), warned: None };
+    let looks = Looks { devices, index, next: now() + LOOK_AGAIN };
+    let mut running = Running { agent, waiter, wait: options.wait, names, start: now(), warned: None, looks };
     let mut addresses = Addresses::of(&options.uplink)?;
     let given = addresses.give(&options.addressing, &options.tap).map_err(AgentError::from);
     let outcome = match given.and_then(|()| Ok(drop_privileges(false)?)) {
@@ -150,6 +156,14 @@ struct Running<'a> {
     /// When it was last said that nobody answers, and how many frames had gone unscheduled for it; `None` if somebody
     /// does.
     warned: Option<(Instant, u64)>,
+    looks: Looks,
+}
+
+/// Whether the uplink is still there.
+struct Looks {
+    devices: Devices,
+    index: u32,
+    next: Instant,
 }
 
 impl Running<'_> {
@@ -170,6 +184,9 @@ impl Running<'_> {
                 report_at = interval.map(|interval| now + interval);
             }
             self.warn(now);
+            if self.looks.next <= now {
+                self.look(now)?;
+            }
             if moved > 0 {
                 continue;
             }
@@ -189,6 +206,17 @@ impl Running<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Looks whether the uplink is still there, and the same.
+    fn look(&mut self, now: Instant) -> Result<(), AgentError> {
+        self.looks.next = now + LOOK_AGAIN;
+        let cause = match self.looks.devices.query(self.names.0) {
+            Ok(device) if device.index == self.looks.index => return Ok(()),
+            Ok(_) => io::Error::other("another interface has its name"),
+            Err(cause) => cause,
+        };
+        Err(self.dead(Gone::Uplink(cause)))
     }
 
     fn dead(&self, gone: Gone) -> AgentError {

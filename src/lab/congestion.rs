@@ -100,9 +100,10 @@ pub(super) fn set(
 }
 
 fn unknown(name: &str, error: NetError) -> LabError {
-    match error.is_not_found() {
-        true => LabError::CongestionControl(name.into()),
-        false => error.into(),
+    match () {
+        () if error.is_not_found() => LabError::CongestionControl(name.into()),
+        () if error.is_permission() => LabError::CongestionControlNotAllowed(name.into()),
+        () => error.into(),
     }
 }
 

@@ -75,6 +75,11 @@ pub enum LabError {
     /// The fabric has two nodes of one name, or a link to a node it does not have.
     #[error("the fabric can't be built: {0}; mend the topology")]
     BadFabric(String),
+    /// The kernel has it for its first namespace alone.
+    #[error(
+        "the kernel does not let namespaces use TCP congestion control `{0}`: add it to `sysctl net.ipv4.tcp_allowed_congestion_control`"
+    )]
+    CongestionControlNotAllowed(String),
     /// The kernel does not know it.
     #[error(
         "this kernel has no TCP congestion control `{0}`: choose of those in `sysctl net.ipv4.tcp_available_congestion_control`, or `off`"
@@ -159,6 +164,7 @@ impl LabError {
             | LabError::UnknownNode { .. }
             | LabError::BadFabric(_)
             | LabError::CongestionControl(_)
+            | LabError::CongestionControlNotAllowed(_)
             | LabError::OpenFiles(_)
             | LabError::Config(_) => 2,
             LabError::Net(e) if e.is_permission() => 2,

@@ -216,6 +216,28 @@ fn a_killed_agent_leaves_no_tap_and_no_program_and_its_slots_come_back() {
 
 /// A pipe holds 64 KiB, which are some fifty reports; whatever does not fit must not stop the packets, nor the end.
 #[test]
+fn an_idle_agent_ends_soon_after_its_uplink_is_gone() {
+    let Some(_turn) = turn("agent-gone") else { return };
+    let bed = Bed::new("agone", &[Kind::Host; 2]);
+    let switch = bed.start(&(bed.toml(RATE) + PL2), &[]);
+    let host = &bed.hosts[0];
+    let mut agent = HostAgent::start(&bed, host, &["--no-addresses"]);
+    // Past what the kernel says by itself when a device comes up.
+    thread::sleep(Duration::from_secs(2));
+    host.ok(&["ip", "link", "del", "eth0"]);
+    let deleted = Instant::now();
+    let status = loop {
+        if let Some(status) = agent.child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(deleted.elapsed() < Duration::from_secs(3), "it still runs: {}", agent.log());
+        thread::sleep(Duration::from_millis(5));
+    };
+    assert!(!status.success() && agent.log().contains("eth0"), "{status}: {}", agent.log());
+    switch.stop();
+}
+
+#[test]
 fn reports_that_nobody_reads_are_dropped_and_stop_nothing() {
     let Some(_turn) = turn("agentpipe") else { return };
     let bed = Bed::new("apipe", &[Kind::Host; 2]);

@@ -14,9 +14,9 @@ pub const MEMORY: u64 = 60 * SECONDS;
 /// both directions, since both ends take it down; so an uplink that something of the host has come by leads there. One
 /// that a flow asked by in vain, and that nothing has come by since, is *doubted* until something does. Answers go by
 /// other uplinks than requests, so that those which are doubted are tried without any flow's packets on them; where
-/// they are not, one request in [`MEMORY`] tries them.
+/// they are not, one request a minute tries them.
 ///
-/// Collisions: a row that was used within [`MEMORY`] stays, and of a host that falls on it nothing is remembered. Its
+/// Collisions: a row that was used within a minute stays, and of a host that falls on it nothing is remembered. Its
 /// flows still try all uplinks in turn, each for itself, and its requests are answered both ways.
 #[derive(Clone, Debug)]
 pub struct Reach {
