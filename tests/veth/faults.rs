@@ -465,7 +465,7 @@ fn a_reload_is_done_whole_or_not_at_all_and_loses_nothing_on_ports_it_leaves_alo
     // Each of these has something right and something wrong in it: nothing of it is done.
     let extra = "[[port]]\ninterface = \"nosuch\"\nkind = \"host\"\n";
     for (wrong, why) in [
-        (paced.replace("10Mbit", "20Mbit").replace("id = 7", "id = 8"), "`id`"),
+        (paced.replace("10Mbit", "20Mbit").replace("id = 7", "id = 8"), "`id = 7`"),
         (paced.replace("10Mbit", "20Mbit") + extra, "No such device"),
         (paced.replace("10Mbit", "20Mbit").replace("kind = \"up\"", "kind = \"cat\""), "cat"),
         (paced.replace("10Mbit", "20Mbit").replace("\"p3\"\nkind", "\"p3\"\nmtu = 9000\nkind"), "mtu = 9000"),

@@ -98,7 +98,7 @@ fn an_uplink_that_is_removed_and_added_again_carries_what_it_carried() {
     assert!(said.starts_with("port `spine0` removed\nroutes: "), "{said}");
     assert_eq!(by("spine0", &routes()), 0);
     let said = weft_ok(&["port", "add", "spine0", "--kind", "up", "--socket", leaf]);
-    assert!(said.starts_with("port `spine0` added\nroutes: "), "{said}");
+    assert!(said.starts_with("port `spine0` added as uplink 0\nroutes: "), "{said}");
     wait_for(&lab, "leaf0", "spine0", true);
     assert_eq!(routes(), before);
     assert_eq!(books::port(lab.socket("leaf0"), "spine0").rate.0, 100_000_000);
