@@ -52,7 +52,7 @@ impl Rack {
     pub fn new(load: Load, traffic: &mut Traffic) -> Rack {
         let port = |i: u8| format!("[[port]]\ninterface = \"h{i}\"\nkind = \"host\"\nrate = \"100Gbit\"\n");
         let hosts: String = (0..HOSTS).map(port).collect();
-        let pl2 = if load == Load::Bridged { "" } else { "[pl2]\nagent = \"none\"\n" };
+        let pl2 = if load == Load::Bridged { "" } else { "[pl2]\nagent = \"none\"\nmax_reserved = 4000\n" };
         let text = format!(
             "name = \"t\"\nmac = \"{SWITCH}\"\nrole = \"tor\"\n[segment]\nipv4 = \"10.0.0.1/24\"\n{pl2}\
              [queues]\nbytes = \"1MB\"\n{hosts}"
