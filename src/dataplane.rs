@@ -28,8 +28,8 @@ use crate::scheme::letflow::{Choice, LetFlow, LetFlowEgress, LetFlowIngress};
 use crate::scheme::p4te::control::ControlPlane;
 use crate::scheme::p4te::{P4te, P4teConfig, P4teEgress, P4teIngress, RateConfig, rate};
 use crate::scheme::pl2::host::HostConfig;
-use crate::scheme::pl2::switch::{Rack, RackConfig, SharedBook};
-use crate::scheme::pl2::{BookConfig, grace, slot_ns};
+use crate::scheme::pl2::switch::{Book, Rack, RackConfig, SharedBook};
+use crate::scheme::pl2::{BookConfig, SlotBook, grace, slot_ns};
 use crate::time::Instant;
 
 /// A switch whose scheme the caller need not know. The methods are those of [`Switch`], a burst a
@@ -445,8 +445,14 @@ pub fn rack_config(config: &SwitchConfig, mtus: &[u16]) -> Option<RackConfig> {
 
 fn rack(config: &SwitchConfig, mtus: &[u16], pipe: Pipe, common: &Common) -> Option<Box<dyn RackScheduler>> {
     let rack = rack_config(config, mtus)?;
-    let book = common.slots.get_or_init(|| SharedBook::new(&rack.book).expect("a valid configuration"));
-    Some(Box::new(Rack::new(&rack, pipe, book.clone()).expect("a valid configuration")))
+    let book = match pipe {
+        Pipe::ONLY => Book::Own(Box::new(SlotBook::new(&rack.book, 1).expect("a valid configuration"))),
+        _ => {
+            let shared = || SharedBook::new(&rack.book).expect("a valid configuration");
+            Book::Shared(common.slots.get_or_init(shared).clone())
+        }
+    };
+    Some(Box::new(Rack::new(&rack, pipe, book).expect("a valid configuration")))
 }
 
 /// Where the switch of a configuration stands in its fabric, for all that go by it.

@@ -49,7 +49,7 @@ fn round(book: &mut SlotBook, now: &mut Instant, seq: u32) {
                     // Late where the burst before was taken back and never came: these are taken for it.
                     let arrival = book.arrived(ingress, Some(RECEIVER), shim);
                     assert!(matches!(arrival, Arrival::Reserved | Arrival::Late), "{arrival:?}");
-                    book.left(RECEIVER);
+                    book.left(RECEIVER, 1);
                 }
             }
         }

@@ -5,6 +5,7 @@ use crate::frame::Frame;
 use crate::id::{PortId, PortKind, PortMask};
 use crate::pisa::{Action, Context, Ingress, Meta, Outbox, Verdict};
 use crate::time::{Instant, earliest};
+use crate::wire::pl2;
 
 use super::hooks::SchemeIngress;
 use super::ingress::{FabricIngress, destination};
@@ -37,6 +38,9 @@ impl<S: SchemeIngress> Ingress for FabricIngress<S> {
 
     #[inline(always)]
     fn prepare(&mut self, frame: &Frame, meta: &mut Meta) {
+        if pl2::is_pl2(&meta.headers) && self.prepare_pl2(frame, meta) {
+            return;
+        }
         meta.flow_hash = self.hash.packet(frame, &meta.headers);
         self.scheme.prepare(meta);
     }

@@ -3,13 +3,13 @@
 //!
 //! The hosts' frames are those of [`crate::wire::pl2`]. This is where they are told apart and where data loses its
 //! shim: right behind the parser, so that all else (bridge, routes, floods, MTUs, pacers) sees the frame that its
-//! receiver will see. What the shim said goes on in [`Headers::close_slot`](crate::wire::Headers::close_slot).
+//! receiver will see. What the shim said goes on in [`Headers::closes_slot`](crate::wire::Headers::closes_slot).
 
 use std::fmt::Debug;
 
 use crate::counters::DropReason;
 use crate::frame::Frame;
-use crate::id::{PortId, PortMask};
+use crate::id::{PortId, PortKind, PortMask};
 use crate::pisa::{Context, Meta, Outbox, Queue, TrafficManager, Verdict};
 use crate::time::Instant;
 use crate::wire::pl2::{self, Control, SHIM_LEN, SHIM_START, Shim};
@@ -128,11 +128,13 @@ impl<S: SchemeIngress> FabricIngress<S> {
     /// A host's frame on a switch that schedules its rack.
     #[inline(never)]
     pub(super) fn rack_frame(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
-        let shim = match pl2::is_pl2(&meta.headers) {
-            true => match self.take_shim(cx, frame, meta) {
+        let shim = match meta.headers.is_in_slot() {
+            true => match take_shim(frame, meta) {
                 Ok(shim) => Some(shim),
-                Err(verdict) => return verdict,
+                // A message in disguise: to its receiver it would be the switch's.
+                Err(shim) => return self.scheduled(meta, Some(shim), Verdict::Drop(DropReason::BadSlotMessage)),
             },
+            false if pl2::is_pl2(&meta.headers) => return self.pl2_frame(cx, frame, meta),
             false => None,
         };
         if self.is_giant(frame, meta) {
@@ -170,35 +172,41 @@ impl<S: SchemeIngress> FabricIngress<S> {
         if let Some(reason) = rack.data(meta.ingress_port, output, shim) {
             return Verdict::Drop(reason);
         }
-        if output.is_some() && shim.closes {
-            meta.headers.close_slot();
+        if output.is_none() {
+            meta.headers.leave_slot();
         }
         verdict
     }
 
-    /// Takes the shim off a data frame; what becomes of the frame if it is none.
-    fn take_shim(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Result<Shim, Verdict> {
-        let bad = Verdict::Drop(DropReason::BadSlotMessage);
-        let Ok(shim) = Shim::read(frame) else {
-            let control = Control::read(frame, &meta.headers).map_err(|_| bad)?;
-            return Err(self.slot_message(cx, frame, meta, &control));
-        };
-        if !frame.remove(SHIM_START, SHIM_LEN) {
-            return Err(bad);
+    /// Pass 1 of a frame of PL2: finds the headers behind the shim of a host's data, if the rack is scheduled. They are
+    /// noted as they will be when pass 2 has taken the shim off. `false` if it is not a frame of the rack's hosts.
+    #[inline(never)]
+    pub(super) fn prepare_pl2(&mut self, frame: &Frame, meta: &mut Meta) -> bool {
+        if self.rack.is_none() || self.kind(meta.ingress_port) != PortKind::Host {
+            return false;
         }
-        if let Err(reason) = wire::parse_into(frame, &mut meta.headers) {
-            return Err(self.scheduled(meta, Some(shim), Verdict::Drop(reason)));
-        }
-        if pl2::is_pl2(&meta.headers) {
-            // A message in disguise: to its receiver it would be the switch's.
-            return Err(self.scheduled(meta, Some(shim), bad));
-        }
-        // Only what is routed goes by the hash of its flow.
-        if ethernet::dst(frame) == self.mac {
+        if let Ok(shim) = Shim::read(frame)
+            && wire::parse_behind(frame, SHIM_LEN, &mut meta.headers).is_ok()
+        {
             meta.flow_hash = self.hash.packet(frame, &meta.headers);
             self.scheme.prepare(meta);
+            meta.headers.shift(SHIM_LEN as u16, 0);
+            meta.headers.put_in_slot(shim.closes);
         }
-        Ok(shim)
+        true
+    }
+
+    /// A frame of PL2 that is no sound data.
+    #[inline]
+    fn pl2_frame(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &mut Meta) -> Verdict {
+        if let Ok(control) = Control::read(frame, &meta.headers) {
+            return self.slot_message(cx, frame, meta, &control);
+        }
+        match (Shim::read(frame), wire::parse_behind(frame, SHIM_LEN, &mut meta.headers)) {
+            // It ends before what it carries, which took a slot nevertheless.
+            (Ok(shim), Err(reason)) => self.scheduled(meta, Some(shim), Verdict::Drop(reason)),
+            _ => Verdict::Drop(DropReason::BadSlotMessage),
+        }
     }
 
     fn slot_message(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &Meta, control: &Control) -> Verdict {
@@ -223,4 +231,15 @@ impl<S: SchemeIngress> FabricIngress<S> {
         rack.hold(cx, Stations::new(cx.now, &self.bridge, &self.ports), frame, meta);
         None
     }
+}
+
+/// Takes the shim off a frame that has one; as an error, of a frame that is one of PL2 without it, too.
+#[inline(always)]
+fn take_shim(frame: &mut Frame, meta: &Meta) -> Result<Shim, Shim> {
+    let mut bytes = [0; SHIM_LEN];
+    bytes.copy_from_slice(&frame[SHIM_START..SHIM_START + SHIM_LEN]);
+    let there = frame.remove(SHIM_START, SHIM_LEN);
+    debug_assert!(there, "a shim that was read is in its frame");
+    let shim = Shim::of(bytes);
+    if pl2::is_pl2(&meta.headers) { Err(shim) } else { Ok(shim) }
 }

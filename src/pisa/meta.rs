@@ -1,6 +1,7 @@
+use crate::frame::Frame;
 use crate::id::PortId;
 use crate::time::Instant;
-use crate::wire::Headers;
+use crate::wire::{Headers, ethernet};
 
 /// Metadata that travels with a frame through the pipeline (names as in BMv2's simple_switch).
 /// Fits one cache line, beside the frame's handle, in a queue.
@@ -44,5 +45,14 @@ impl Meta {
             enq_timestamp: Instant::ZERO,
             scheme: 0,
         }
+    }
+
+    /// Takes the tag out of the frame.
+    #[inline]
+    pub fn strip_tag(&mut self, frame: &mut Frame) {
+        let there = frame.remove(ethernet::ADDRESSES_LEN, self.tag.into());
+        debug_assert!(there, "a tag that was read is in its frame");
+        self.headers.shift(self.tag.into(), 0);
+        self.tag = 0;
     }
 }

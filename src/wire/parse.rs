@@ -54,7 +54,8 @@ pub struct Headers {
 
 const FRAGMENT: u8 = 1;
 const LATER_FRAGMENT: u8 = 2;
-const CLOSES_SLOT: u8 = 4;
+const IN_SLOT: u8 = 4;
+const CLOSES_SLOT: u8 = 8;
 
 impl Headers {
     /// Whether the packet is a fragment, first or later.
@@ -69,17 +70,40 @@ impl Headers {
         self.flags & LATER_FRAGMENT != 0
     }
 
-    /// Whether the frame came in a slot of PL2 and is the last of it ([`super::pl2::Shim::closes`]). Its shim has been
-    /// taken off: [`parse`] never says so, only who took it off ([`Headers::close_slot`]).
+    /// Whether the frame came in a slot of PL2, with a shim that these headers leave out of account. [`parse`] never
+    /// says so, nor [`Headers::closes_slot`], only who has found the shim.
+    #[inline]
+    pub fn is_in_slot(&self) -> bool {
+        self.flags & IN_SLOT != 0
+    }
+
+    /// Whether it is the last frame of its slot ([`super::pl2::Shim::closes`]), which ends when it leaves.
     #[inline]
     pub fn closes_slot(&self) -> bool {
         self.flags & CLOSES_SLOT != 0
     }
 
-    /// Notes that the frame is the last of its slot.
+    /// Notes that the frame came in a slot, as its last one or not.
     #[inline]
-    pub fn close_slot(&mut self) {
-        self.flags |= CLOSES_SLOT;
+    pub fn put_in_slot(&mut self, closes: bool) {
+        self.flags |= if closes { IN_SLOT | CLOSES_SLOT } else { IN_SLOT };
+    }
+
+    /// Notes that no slot ends when the frame leaves.
+    #[inline]
+    pub fn leave_slot(&mut self) {
+        self.flags &= !CLOSES_SLOT;
+    }
+
+    /// What they are when the `old` bytes of a tag before them ([`parse_behind`]) have become `new` ones.
+    #[inline]
+    pub fn shift(&mut self, old: u16, new: u16) {
+        let moved = |at: u16| at - old + new;
+        self.l3 = moved(self.l3);
+        self.end = moved(self.end);
+        if self.l4 != 0 {
+            self.l4 = moved(self.l4);
+        }
     }
 
     /// Source and destination port as one big-endian word; `None` if the protocol has none, the
@@ -110,43 +134,45 @@ pub fn parse(frame: &[u8]) -> Result<Headers, DropReason> {
 /// just written in parts costs more than parsing.
 ///
 /// # Errors
-/// As [`parse`]; then `headers` holds nothing of use.
+/// As [`parse`]; then `headers` are unchanged.
 #[inline(always)]
 pub fn parse_into(frame: &[u8], headers: &mut Headers) -> Result<(), DropReason> {
-    if parse_plain_ipv4(frame, headers) {
+    if parse_plain_ipv4(frame, 0, headers) {
         return Ok(());
     }
-    *headers = parse_any(frame, 0)?;
-    Ok(())
+    parse_any(frame, 0, headers)
 }
 
 /// As [`parse_into`], of a frame with `tag` bytes between its addresses and its VLAN tags or EtherType. All
 /// offsets still count from the start of the frame, and may be odd.
 ///
 /// # Errors
-/// As [`parse`]; [`DropReason::Runt`] if the frame ends before its EtherType.
+/// As [`parse_into`]; [`DropReason::Runt`] if the frame ends before its EtherType.
 #[inline]
 pub fn parse_behind(frame: &[u8], tag: usize, headers: &mut Headers) -> Result<(), DropReason> {
-    *headers = parse_any(frame, tag)?;
-    Ok(())
+    if parse_plain_ipv4(frame, tag, headers) {
+        return Ok(());
+    }
+    parse_any(frame, tag, headers)
 }
 
 /// What most frames are, without a branch on anything else: an untagged, whole and sound IPv4 packet
-/// without options. [`parse_any`] finds the same. `false` and `headers` unchanged if it is not.
+/// without options, `skip` bytes further in. [`parse_any`] finds the same. `false` and `headers` unchanged if it is
+/// not.
 #[inline(always)]
-fn parse_plain_ipv4(frame: &[u8], headers: &mut Headers) -> bool {
+fn parse_plain_ipv4(frame: &[u8], skip: usize, headers: &mut Headers) -> bool {
     const L4: usize = HEADER_LEN + ipv4::MIN_HEADER;
-    let Some(header) = frame.first_chunk::<L4>() else { return false };
+    let Some(header) = frame.get(skip..).and_then(|rest| rest.first_chunk::<L4>()) else { return false };
     let total_len = usize::from(be16(header, HEADER_LEN + 2));
     let plain = header[12..15] == [0x08, 0x00, 0x45]
         && be16(header, HEADER_LEN + 6) & 0x3fff == 0
-        && (ipv4::MIN_HEADER..=frame.len() - HEADER_LEN).contains(&total_len)
+        && (ipv4::MIN_HEADER..=frame.len() - skip - HEADER_LEN).contains(&total_len)
         && frame.len() <= u16::MAX as usize
         && checksum::fold(checksum::sum(&header[HEADER_LEN..], 0)) == 0xffff;
     if plain {
-        headers.l3 = HEADER_LEN as u16;
-        headers.l4 = L4 as u16;
-        headers.end = (HEADER_LEN + total_len) as u16;
+        headers.l3 = (skip + HEADER_LEN) as u16;
+        headers.l4 = (skip + L4) as u16;
+        headers.end = (skip + HEADER_LEN + total_len) as u16;
         headers.ethertype = ethernet::ETHERTYPE_IPV4;
         headers.kind = L3::Ipv4;
         headers.proto = header[HEADER_LEN + 9];
@@ -157,7 +183,7 @@ fn parse_plain_ipv4(frame: &[u8], headers: &mut Headers) -> bool {
 }
 
 /// The long way, `skip` bytes further in.
-fn parse_any(frame: &[u8], skip: usize) -> Result<Headers, DropReason> {
+fn parse_any(frame: &[u8], skip: usize, headers: &mut Headers) -> Result<(), DropReason> {
     if frame.len() > u16::MAX as usize {
         return Err(DropReason::Giant);
     }
@@ -173,20 +199,20 @@ fn parse_any(frame: &[u8], skip: usize) -> Result<Headers, DropReason> {
         ethertype = be16(frame, l3 + 2);
         l3 += TAG_LEN;
     }
-    let mut headers = Headers { l3: l3 as u16, end: frame.len() as u16, ethertype, ..Headers::default() };
+    *headers = Headers { l3: l3 as u16, end: frame.len() as u16, ethertype, ..Headers::default() };
     match ethertype {
         ethernet::ETHERTYPE_IPV4 => {
             headers.kind = L3::Ipv4;
-            headers.fault = parse_ipv4(frame, l3, &mut headers).err();
+            headers.fault = parse_ipv4(frame, l3, headers).err();
         }
         ethernet::ETHERTYPE_IPV6 => {
             headers.kind = L3::Ipv6;
-            headers.fault = parse_ipv6(frame, l3, &mut headers).err();
+            headers.fault = parse_ipv6(frame, l3, headers).err();
         }
         ethernet::ETHERTYPE_ARP => headers.kind = L3::Arp,
         _ => {}
     }
-    Ok(headers)
+    Ok(())
 }
 
 #[inline]
@@ -299,6 +325,7 @@ mod tests {
             length in 0usize..=64,
             total_len in 0u16..80,
             rest: [u8; 30],
+            tag in 0usize..20,
         ) {
             let mut frame = vec![0x02; 12];
             frame.extend([0x08, 0, 0x45, 0]);
@@ -315,9 +342,18 @@ mod tests {
             }
             frame.truncate(length);
             let mut headers = Headers::default();
-            let short = parse_plain_ipv4(&frame, &mut headers);
+            let short = parse_plain_ipv4(&frame, 0, &mut headers);
             if short {
-                prop_assert_eq!(Ok(headers), parse_any(&frame, 0));
+                let mut long = Headers::default();
+                prop_assert_eq!(parse_any(&frame, 0, &mut long), Ok(()));
+                prop_assert_eq!(headers, long);
+            }
+            let mut behind = Headers::default();
+            let tagged = [&frame[..frame.len().min(12)], &vec![0x99; tag], &frame[frame.len().min(12)..]].concat();
+            prop_assert_eq!(parse_plain_ipv4(&tagged, tag, &mut behind), short);
+            if short {
+                behind.shift(tag as u16, 0);
+                prop_assert_eq!(behind, headers);
             }
             let whole = frame.len() >= 34 && (20..=frame.len() - 14).contains(&total_len.into());
             let plain = change.is_none() && mend && whole;

@@ -295,11 +295,17 @@ impl Shim {
         if first >> 4 != 0 {
             return Err(ShimError::NoShim);
         }
-        let Some(&[_, _, _, low, _, _]) = shim.first_chunk::<{ SHIM_LEN + TYPE_LEN }>() else {
+        let Some(&[a, b, c, d, _, _]) = shim.first_chunk::<{ SHIM_LEN + TYPE_LEN }>() else {
             return Err(ShimError::Truncated);
         };
+        Ok(Shim::of([a, b, c, d]))
+    }
+
+    /// What the bytes of a shim say.
+    #[inline]
+    pub const fn of([_, _, first, low]: [u8; SHIM_LEN]) -> Shim {
         let conn = u16::from_be_bytes([first, low]) & SHIM_CONN;
-        Ok(Shim { closes: first & CLOSES != 0, last: first & LAST != 0, conn })
+        Shim { closes: first & CLOSES != 0, last: first & LAST != 0, conn }
     }
 
     /// Writes the shim: what stands from [`SHIM_START`] of the frame. Of the connection, the low 10 bits.

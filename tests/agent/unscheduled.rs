@@ -74,6 +74,7 @@ fn what_is_refused_for_now_is_no_reason_to_do_without_slots() {
             rig.answer(mac(2), &Control { flags, ..busy(&rsv, at) });
             assert!(rig.pass(at).is_empty(), "it waits");
             at += pause * MILLIS;
+            assert!(rig.pass(at - 1).is_empty(), "it waits for {pause} ms");
             assert_eq!(rig.next(), Some(at));
             rsv = only(&rig.pass(at));
         }

@@ -79,7 +79,7 @@ impl Line {
                     let output = &mut self.outputs[usize::from(port)];
                     output.queued -= 1;
                     output.free = now + SLOT;
-                    self.book.left(PortId(port));
+                    self.book.left(PortId(port), 1);
                     if output.queued > 0 {
                         self.at(now + SLOT, What::Leave(port));
                     }

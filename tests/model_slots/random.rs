@@ -99,7 +99,7 @@ fn step(book: &mut SlotBook, model: &mut Reference, now: &mut u64, op: &Op) -> R
             prop_assert_eq!(if seen == Arrival::Refused { Arrival::Rogue } else { seen }, expected);
         }
         Op::Left(port) => {
-            book.left(PortId(port));
+            book.left(PortId(port), 1);
             model.left(port);
         }
         Op::Reset { from, sender, named } => {
@@ -172,7 +172,7 @@ proptest! {
         // Rest: what is queued leaves, and the last deadline passes.
         for port in 0..PORTS {
             for _ in 0..book.port(PortId(port)).queued {
-                book.left(PortId(port));
+                book.left(PortId(port), 1);
             }
         }
         while let Some(at) = book.next_deadline() {
@@ -244,7 +244,7 @@ proptest! {
         }
         for _ in 0..used {
             book.arrived(PortId(0), Some(PortId(1)), crate::closing(1));
-            book.left(PortId(1));
+            book.left(PortId(1), 1);
         }
         let rst = message(Kind::Rst, (1, 1, missing, 1));
         let taken: Vec<_> = (0..copies).map(|_| book.reset(PortId(1), Some(PortId(0)), &rst)).collect();

@@ -19,7 +19,7 @@ fn rst(conn: u32, seq: u32, k: u16) -> Control {
 /// A frame of `conn` that closes a slot comes from `ingress`, and leaves by `output`.
 fn send(book: &mut SlotBook, ingress: PortId, output: PortId, conn: u32) -> Arrival {
     let arrival = book.arrived(ingress, Some(output), closing(conn));
-    book.left(output);
+    book.left(output, 1);
     arrival
 }
 
@@ -150,7 +150,7 @@ fn a_slot_is_given_back_on_the_way_in_by_arrival_and_on_the_way_out_by_departure
     assert_eq!(book.arrived(A, Some(B), closing(1)), Arrival::Reserved);
     assert_eq!((registers(&book, 0), registers(&book, 1)), ((2, 0), (0, 3)), "queued");
     assert_eq!(ask(&mut book, 0, (2, 1), &rsv(1, 1, 1)), Some((1, 0, 3)), "a grant behind what is queued");
-    book.left(B);
+    book.left(B, 1);
     assert_eq!((registers(&book, 0), registers(&book, 1)), ((2, 0), (0, 3)));
     // Not queued for any port: it counts off both at once.
     assert_eq!(book.arrived(A, None, closing(1)), Arrival::Reserved);
@@ -158,7 +158,7 @@ fn a_slot_is_given_back_on_the_way_in_by_arrival_and_on_the_way_out_by_departure
     // Queued for another port than was reserved: it counts where it is.
     assert_eq!(book.arrived(A, Some(C), closing(1)), Arrival::Reserved);
     assert_eq!((registers(&book, 0), registers(&book, 1), registers(&book, 2)), ((0, 0), (0, 1), (1, 1)));
-    book.left(C);
+    book.left(C, 1);
     assert_eq!(registers(&book, 2), (1, 0), "and port 2's own reservation stays");
 }
 
@@ -171,10 +171,10 @@ fn the_last_frame_of_a_reservation_gives_the_rest_back() {
     assert_eq!((registers(&book, 0), registers(&book, 1)), ((4, 0), (0, 5)), "the second one, and a queued frame");
     assert_eq!((book.port(A).counters.used_slots, book.port(A).counters.unused_slots), (1, 3));
     // The last frame of a whole one closes it and nothing of the next.
-    book.left(B);
+    book.left(B, 1);
     for last in [false, false, false, true] {
         assert_eq!(book.arrived(A, Some(B), Shim::new(1, true, last)), Arrival::Reserved);
-        book.left(B);
+        book.left(B, 1);
     }
     assert_eq!((registers(&book, 0), registers(&book, 1)), ((0, 0), (0, 0)));
     assert_eq!(book.next_deadline(), None);
@@ -305,16 +305,16 @@ fn a_dead_sender_is_in_the_way_until_its_deadline_and_no_longer() {
 #[test]
 fn what_was_never_reserved_leaves_no_register_below_zero() {
     let mut book = book(CONFIG);
-    book.left(B);
+    book.left(B, 1);
     assert_eq!((registers(&book, 1), book.port(B).counters.out_underflows), ((0, 0), 1));
     // A stranger's frame is in out[] while it is queued, and never in in[].
     assert_eq!(book.arrived(A, Some(B), closing(1)), Arrival::Rogue);
     assert_eq!((registers(&book, 0), registers(&book, 1)), ((0, 0), (0, 1)));
-    book.left(B);
+    book.left(B, 1);
     ask(&mut book, 0, (0, 1), &rsv(2, 1, 4));
     assert_eq!(send(&mut book, A, B, 1), Arrival::Rogue, "another connection's slots are not its own");
     assert_eq!((registers(&book, 0), registers(&book, 1)), ((4, 0), (0, 4)));
-    book.left(B);
+    book.left(B, 1);
     assert_eq!((registers(&book, 1), book.port(B).counters.out_underflows), ((0, 4), 2), "nothing was queued");
     let counters = book.port(A).counters;
     assert_eq!((counters.rogue, counters.in_underflows), (2, 1), "the first would have been below 0");
@@ -450,7 +450,7 @@ fn a_late_burst_takes_no_slots_of_the_next_and_no_honest_frame_is_dropped() {
     let burst = |book: &mut SlotBook| {
         [false, false, false, true].map(|last| {
             let arrival = book.arrived(A, Some(B), Shim::new(1, true, last));
-            book.left(B);
+            book.left(B, 1);
             arrival
         })
     };

@@ -180,7 +180,7 @@ fn requests_data_and_departures_on_several_threads_leave_nothing_reserved() {
     for (threads, mode) in [2, 4].into_iter().flat_map(|n| MODES.map(|mode| (n, mode))) {
         let book = shared(mode);
         let queues: Vec<_> = (0..threads).map(|_| SegQueue::new()).collect();
-        let depart = |id: usize| queues[id].pop().map(|output| book.with(|book| book.left(output)));
+        let depart = |id: usize| queues[id].pop().map(|output| book.with(|book| book.left(output, 1)));
         let done = on_threads(threads, |id, rng| {
             let mut worker = Worker {
                 book: &book,

@@ -466,7 +466,7 @@ impl Sim {
         if output.bytes + bytes > self.setup.buffer * full {
             seen.dropped += 1;
             if closes {
-                self.book.left(PortId(frame.dst));
+                self.book.left(PortId(frame.dst), 1);
             }
             return;
         }
@@ -485,7 +485,7 @@ impl Sim {
         let Some((frame, shim)) = output.queue.front().copied() else { return };
         output.busy = true;
         if shim.is_some_and(|shim| shim.closes) {
-            self.book.left(PortId(port));
+            self.book.left(PortId(port), 1);
         }
         let time = wire_time(frame.len);
         if self.now >= self.warm {

@@ -226,14 +226,6 @@ impl Clos {
         hash
     }
 
-    /// Takes the tag out.
-    pub fn strip(frame: &mut Frame, meta: &mut Meta) {
-        let there = frame.remove(ethernet::ADDRESSES_LEN, meta.tag.into());
-        debug_assert!(there, "a tag that was read is in its frame");
-        shift(&mut meta.headers, meta.tag.into(), 0);
-        meta.tag = 0;
-    }
-
     /// Puts `tag` into a frame that is to leave by `port`, instead of the one that it has. `false` and unchanged if
     /// the link or the frame's chunk has no room for it.
     #[must_use]
@@ -253,7 +245,7 @@ impl Clos {
             return false;
         }
         tag.emit(self.tpid, &mut frame[ethernet::ADDRESSES_LEN..][..new]);
-        shift(&mut meta.headers, old as u16, new as u16);
+        meta.headers.shift(old as u16, new as u16);
         meta.tag = new as u8;
         true
     }
@@ -344,16 +336,6 @@ pub struct Sent {
     pub port: PortId,
     /// Length without FCS.
     pub bytes: u32,
-}
-
-/// Headers of a frame whose tag of `old` bytes became one of `new`.
-fn shift(headers: &mut Headers, old: u16, new: u16) {
-    let moved = |at: u16| at - old + new;
-    headers.l3 = moved(headers.l3);
-    headers.end = moved(headers.end);
-    if headers.l4 != 0 {
-        headers.l4 = moved(headers.l4);
-    }
 }
 
 /// Egress of such a scheme: tells what leaves by uplinks, and holds back a tag that would get to a host.

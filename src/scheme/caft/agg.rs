@@ -103,7 +103,7 @@ impl CaftIngress {
             // Not of a flow; or for or from where it can't be: what it says would be taken for something else.
             (Trip::Outbound, _) if !whole || from_core && !inwards || outwards == from_core => {
                 self.counters.requests_odd += 1;
-                Clos::strip(frame, meta);
+                meta.strip_tag(frame);
                 Handled::Route(Queue::Data)
             }
             (Trip::Outbound, true) => {
@@ -133,7 +133,7 @@ impl CaftIngress {
         let n = uplinks.count();
         let Some(of_tor) = tag.metrics.len().checked_sub(n).filter(|of_tor| *of_tor > 0) else {
             self.counters.requests_odd += 1;
-            Clos::strip(frame, meta);
+            meta.strip_tag(frame);
             return;
         };
         let (tor, egress) = tag.metrics.split_at(of_tor);

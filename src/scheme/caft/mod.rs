@@ -218,7 +218,7 @@ impl CaftIngress {
 
     /// Takes the tag of a request off that can't be taken any further.
     fn untag(&mut self, frame: &mut Frame, meta: &mut Meta) {
-        Clos::strip(frame, meta);
+        meta.strip_tag(frame);
         self.counters.untagged += 1;
     }
 

@@ -118,7 +118,7 @@ impl CaftIngress {
                     self.counters.requests_down += 1;
                     self.respond(cx, &tag, frame, meta);
                 }
-                Clos::strip(frame, meta);
+                meta.strip_tag(frame);
                 Handled::Route(Queue::Data)
             }
             Trip::Inbound if !self.clos.is_local(frame, meta) => Handled::Verdict(Verdict::Drop(DropReason::StrayTag)),

@@ -211,7 +211,7 @@ impl ExpeditusIngress {
     #[inline]
     fn onwards(&mut self, port: PortId, frame: &mut Frame, meta: &mut Meta) {
         if meta.tag > 0 && meta.scheme == 0 && !self.clos.carries(port, meta, meta.tag.into()) {
-            Clos::strip(frame, meta);
+            meta.strip_tag(frame);
             self.counters.untagged += 1;
         }
     }

@@ -62,7 +62,7 @@ impl ExpeditusIngress {
             self.counters.requests_down += 1;
             self.respond(cx, tag, frame, meta);
         }
-        Clos::strip(frame, meta);
+        meta.strip_tag(frame);
         Handled::Route(Queue::Data)
     }
 

@@ -173,7 +173,7 @@ impl SlotBook {
             let connection = self.table.connection(owner);
             (connection.taken_back, connection.late) = (0, 0);
         }
-        self.deadlines.add(id, deadline);
+        self.deadlines.set(id, deadline);
         self.ports[ingress.index()].in_slots += u32::from(k);
         self.ports[output.index()].out_slots += u32::from(k);
         self.counters(ingress).renewed += u64::from(renewed);
@@ -197,8 +197,7 @@ impl SlotBook {
         }
         if shim.closes {
             self.counters(ingress).used_slots += 1;
-            self.use_one(id);
-            self.queue(output);
+            self.use_one(id, output);
         }
         let left = self.table.reservation(id).k_left;
         if shim.last || left == 0 {
@@ -236,16 +235,15 @@ impl SlotBook {
         arrival
     }
 
-    /// The last frame of a slot has left by `output`, or was dropped when it was queued for it or was to be (rule 3).
+    /// The last frames of so many slots have left by `output`, or were dropped when they were queued for it or were
+    /// to be (rule 3).
     #[inline]
-    pub fn left(&mut self, output: PortId) {
+    pub fn left(&mut self, output: PortId, slots: u32) {
         let port = &mut self.ports[output.index()];
-        if port.queued == 0 {
-            port.counters.out_underflows += 1;
-            return;
-        }
-        port.queued -= 1;
-        port.out_slots -= 1;
+        let known = slots.min(port.queued);
+        port.counters.out_underflows += u64::from(slots - known);
+        port.queued -= known;
+        port.out_slots -= known;
     }
 
     /// A receiver behind port `from` misses `rst.k` slots of a sender at port `sender`, that of the RST's
@@ -320,17 +318,14 @@ impl SlotBook {
     /// The same, but what the sender of a connection at an ingress port has reserved is left for another grace time if
     /// `is_alive` says that it is at work: when the switch itself is late, so is the sender that is a part of it.
     pub fn sweep_unless(&mut self, now: Instant, is_alive: impl Fn(PortId, u32) -> bool) {
-        while let Some((at, id)) = self.deadlines.first()
-            && at <= now
-        {
+        while let Some(id) = self.deadlines.due(now) {
             let Reservation { owner, seq, k_left, .. } = *self.table.reservation(id);
             let Way { input, .. } = self.table.way(id);
             if is_alive(input, self.table.connection(owner).conn) {
                 // Later in any case, or this would not end.
                 let deadline = now + self.config.grace.max(1);
                 self.table.reservation(id).deadline = deadline;
-                self.deadlines.remove(id);
-                self.deadlines.add(id, deadline);
+                self.deadlines.set(id, deadline);
                 continue;
             }
             let connection = self.table.connection(owner);
@@ -345,10 +340,10 @@ impl SlotBook {
         }
     }
 
-    /// When [`SlotBook::sweep`] is due; `None` if nothing is reserved.
+    /// When to call [`SlotBook::sweep`], or before: what was due first may be over. `None` if nothing is reserved.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.first().map(|(at, _)| at)
+        self.deadlines.next()
     }
 
     /// The link of `port` is down: what senders there have reserved is free again, and who they were is forgotten.
@@ -419,11 +414,19 @@ impl SlotBook {
         }
     }
 
-    /// A frame has closed the first of the slots that are left.
+    /// A frame that is about to be queued for `output` has closed the first of the slots that are left.
     #[inline]
-    fn use_one(&mut self, id: u32) {
+    fn use_one(&mut self, id: u32, output: Option<PortId>) {
         self.table.reservation(id).k_left -= 1;
-        self.count_off(self.table.way(id), 1);
+        let way = self.table.way(id);
+        if output == Some(way.output) {
+            // What was reserved there is queued there now.
+            count_off(&mut self.ports[way.input.index()].in_slots, 1);
+            self.ports[way.output.index()].queued += 1;
+        } else {
+            self.count_off(way, 1);
+            self.queue(output);
+        }
     }
 
     /// The last `slots` of those that are left won't be used.
@@ -438,20 +441,19 @@ impl SlotBook {
         self.count_off(way, slots);
     }
 
-    /// Saturating (design, 3h); by the invariant they never have to.
     #[inline]
     fn count_off(&mut self, way: Way, slots: u16) {
-        for register in [&mut self.ports[way.input.index()].in_slots, &mut self.ports[way.output.index()].out_slots] {
-            debug_assert!(*register >= u32::from(slots), "{way:?}: {slots} slots of {register}");
-            *register = register.saturating_sub(slots.into());
-        }
+        count_off(&mut self.ports[way.input.index()].in_slots, slots);
+        count_off(&mut self.ports[way.output.index()].out_slots, slots);
     }
 
     /// Takes a reservation out with all that is left of it.
     fn take_out(&mut self, id: u32) -> Reservation {
         let left = self.table.reservation(id).k_left;
-        self.give_back(id, left);
-        self.deadlines.remove(id);
+        if left > 0 {
+            self.give_back(id, left);
+        }
+        self.deadlines.cancel(id);
         self.table.remove(id)
     }
 
@@ -464,4 +466,11 @@ impl SlotBook {
             connection.late = 0;
         }
     }
+}
+
+/// Saturating (design, 3h); by the invariant it never has to be.
+#[inline]
+fn count_off(register: &mut u32, slots: u16) {
+    debug_assert!(*register >= u32::from(slots), "{slots} slots of {register}");
+    *register = register.saturating_sub(slots.into());
 }

@@ -1,66 +1,120 @@
 use crate::time::Instant;
 
-/// Which of many numbered things is due first: a binary heap that knows where each thing is in it, so that one
-/// can be taken out early. No allocation once it has held as many.
+/// Stands for none.
+const NEVER: Instant = Instant(u64::MAX);
+
+/// Which of many numbered things is due first. Most are over before they are due, so the heap is not told of that: what
+/// has its number next takes its place there, and moves to its own when the old one's time has come. No allocation once
+/// it has held as many.
+///
+/// Invariant: each thing with a deadline is in the heap, once, with a time that is not after its deadline.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deadlines {
     heap: Vec<(Instant, u32)>,
-    /// By number: where it is in `heap`. What is not there holds something else.
-    place: Vec<u32>,
+    things: Vec<Thing>,
+    /// Things with a deadline.
+    count: usize,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Thing {
+    /// [`NEVER`] if it has none.
+    deadline: Instant,
+    /// Where it is in the heap, if it is: what is not holds something else there.
+    place: u32,
+}
+
+const OVER: Thing = Thing { deadline: NEVER, place: 0 };
+
 impl Deadlines {
-    /// The earliest, and which it is.
+    /// A time not after the earliest deadline; `None` if there is none.
     #[inline]
-    pub fn first(&self) -> Option<(Instant, u32)> {
-        self.heap.first().copied()
+    pub fn next(&self) -> Option<Instant> {
+        (self.count > 0).then(|| self.heap[0].0)
     }
 
-    /// Adds `id`, which is not there.
+    /// The thing with the earliest deadline, if that is not after `now`.
     #[inline]
-    pub fn add(&mut self, id: u32, at: Instant) {
-        if self.place.len() <= id as usize {
-            self.place.resize(id as usize + 1, 0);
+    pub fn due(&mut self, now: Instant) -> Option<u32> {
+        while let Some(&(at, id)) = self.heap.first()
+            && at <= now
+        {
+            let deadline = self.things[id as usize].deadline;
+            if deadline == at {
+                return Some(id);
+            }
+            if deadline == NEVER {
+                self.heap.swap_remove(0);
+            } else {
+                self.heap[0].0 = deadline;
+            }
+            self.sink(0);
         }
+        None
+    }
+
+    /// `id` is due at `at`, before [`NEVER`], whether or not it had a deadline.
+    #[inline]
+    pub fn set(&mut self, id: u32, at: Instant) {
+        if self.things.len() <= id as usize {
+            self.things.resize(id as usize + 1, OVER);
+        }
+        let thing = &mut self.things[id as usize];
+        self.count += usize::from(thing.deadline == NEVER);
+        thing.deadline = at;
+        let place = thing.place as usize;
+        match self.heap.get_mut(place) {
+            Some((_, other)) if *other != id => self.push(at, id),
+            None => self.push(at, id),
+            Some((early, _)) if *early <= at => {}
+            Some((late, _)) => {
+                *late = at;
+                self.rise(place);
+            }
+        }
+    }
+
+    fn push(&mut self, at: Instant, id: u32) {
         self.heap.push((at, id));
         self.rise(self.heap.len() - 1);
     }
 
-    /// Takes `id` out, which is there.
+    /// `id`, which has a deadline, is over.
     #[inline]
-    pub fn remove(&mut self, id: u32) {
-        let at = self.place[id as usize] as usize;
-        debug_assert_eq!(self.heap[at].1, id, "a deadline that is there");
-        self.heap.swap_remove(at);
-        if at < self.heap.len() {
-            let moved = self.rise(at);
-            self.sink(moved);
+    pub fn cancel(&mut self, id: u32) {
+        debug_assert_ne!(self.things[id as usize].deadline, NEVER, "a deadline that is there");
+        self.things[id as usize].deadline = NEVER;
+        self.count -= 1;
+        if self.count == 0 {
+            self.heap.clear();
         }
     }
 
+    /// None has a deadline any more.
     pub fn clear(&mut self) {
         self.heap.clear();
+        self.things.fill(OVER);
+        self.count = 0;
     }
 
-    /// Moves what is at `at` up to its place, and gives that.
-    fn rise(&mut self, mut at: usize) -> usize {
+    /// Moves what is at `at` up to its place.
+    fn rise(&mut self, mut at: usize) {
         while at > 0 && self.heap[at] < self.heap[(at - 1) / 2] {
             self.heap.swap(at, (at - 1) / 2);
             self.note(at);
             at = (at - 1) / 2;
         }
         self.note(at);
-        at
     }
 
+    /// Moves what is at `at`, if anything is, down to its place.
     fn sink(&mut self, mut at: usize) {
         loop {
-            let left = 2 * at + 1;
-            let Some(first) =
-                [left, left + 1].into_iter().filter(|c| *c < self.heap.len()).min_by_key(|c| self.heap[*c])
-            else {
-                break;
-            };
+            let (left, right) = (2 * at + 1, 2 * at + 2);
+            let Some(mut first) = (left < self.heap.len()).then_some(left) else { break };
+            if right < self.heap.len() && self.heap[right] < self.heap[left] {
+                first = right;
+            }
             if self.heap[at] <= self.heap[first] {
                 break;
             }
@@ -68,12 +122,14 @@ impl Deadlines {
             self.note(at);
             at = first;
         }
-        self.note(at);
+        if at < self.heap.len() {
+            self.note(at);
+        }
     }
 
     #[inline]
     fn note(&mut self, at: usize) {
-        self.place[self.heap[at].1 as usize] = at as u32;
+        self.things[self.heap[at].1 as usize].place = at as u32;
     }
 }
 
@@ -85,19 +141,58 @@ mod tests {
 
     use super::*;
 
+    #[derive(Clone, Debug)]
+    enum Op {
+        Set(u32, u64),
+        Cancel(u32),
+        /// The first that is due by then is over.
+        Due(u64),
+        Clear,
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            8 => (0u32..20, 0u64..30).prop_map(|(id, at)| Op::Set(id, at)),
+            4 => (0u32..20).prop_map(Op::Cancel),
+            4 => (0u64..30).prop_map(Op::Due),
+            1 => Just(Op::Clear),
+        ]
+    }
+
     proptest! {
         #[test]
-        fn the_first_is_that_of_a_sorted_map(ops in prop::collection::vec((0u32..20, 0u64..30), 1..200)) {
+        fn what_is_due_is_the_first_of_a_sorted_map(ops in prop::collection::vec(op(), 1..200)) {
             let (mut deadlines, mut model) = (Deadlines::default(), BTreeMap::new());
-            for (id, at) in ops {
-                if model.remove(&id).is_some() {
-                    deadlines.remove(id);
-                } else {
-                    model.insert(id, at);
-                    deadlines.add(id, Instant(at));
+            let first = |model: &BTreeMap<u32, u64>| model.iter().map(|(id, at)| (*at, *id)).min();
+            for op in ops {
+                match op {
+                    Op::Set(id, at) => {
+                        deadlines.set(id, Instant(at));
+                        model.insert(id, at);
+                    }
+                    Op::Cancel(id) => {
+                        if model.remove(&id).is_some() {
+                            deadlines.cancel(id);
+                        }
+                    }
+                    Op::Due(now) => {
+                        let due = first(&model).filter(|(at, _)| *at <= now).map(|(_, id)| id);
+                        prop_assert_eq!(deadlines.due(Instant(now)), due);
+                        // Nobody is to be woken for what is over.
+                        prop_assert!(due.is_some() || deadlines.next().is_none_or(|next| next > Instant(now)));
+                        if let Some(id) = due {
+                            deadlines.cancel(id);
+                            model.remove(&id);
+                        }
+                    }
+                    Op::Clear => {
+                        deadlines.clear();
+                        model.clear();
+                    }
                 }
-                let first = model.iter().map(|(id, at)| (Instant(*at), *id)).min();
-                prop_assert_eq!(deadlines.first(), first);
+                let (next, first) = (deadlines.next(), first(&model).map(|(at, _)| Instant(at)));
+                prop_assert_eq!(next.is_some(), first.is_some());
+                prop_assert!(next <= first, "{:?}, {:?}", next, first);
             }
         }
     }

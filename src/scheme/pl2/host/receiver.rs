@@ -101,7 +101,7 @@ impl Receiver {
             Some(before) => self.expected[before as usize].next = id,
             None => _ = self.flows.insert(flow, id),
         }
-        self.deadlines.add(id, deadline);
+        self.deadlines.set(id, deadline);
         true
     }
 
@@ -119,9 +119,7 @@ impl Receiver {
     /// Gives the RST of each burst whose time is over at `now`, and the sender that it is about, by which the
     /// switch finds the reservation. What is lost of them the switch takes back by itself.
     pub fn poll(&mut self, now: Instant, mut send: impl FnMut(MacAddr, Control)) {
-        while let Some((at, id)) = self.deadlines.first()
-            && at <= now
-        {
+        while let Some(id) = self.deadlines.due(now) {
             let Expected { sender, conn, seq, epoch, k_left, .. } = self.expected[id as usize];
             self.remove((sender, low(conn)), id);
             let rst = named(Kind::Rst, conn, seq, epoch, k_left);
@@ -129,10 +127,10 @@ impl Receiver {
         }
     }
 
-    /// When [`Receiver::poll`] is due.
+    /// When to call [`Receiver::poll`], or before.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.first().map(|(at, _)| at)
+        self.deadlines.next()
     }
 
     /// Another start of the switch: nothing of the earlier ones is reserved any more.
@@ -162,7 +160,7 @@ impl Receiver {
             None => _ = self.flows.insert(flow, next),
         }
         self.unused.push(id);
-        self.deadlines.remove(id);
+        self.deadlines.cancel(id);
     }
 }
 

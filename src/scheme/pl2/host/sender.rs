@@ -152,18 +152,16 @@ impl<T> Host<T> {
             *resets += 1;
             out(Action::Send { dst, control });
         });
-        while let Some((at, id)) = self.timers.first()
-            && at <= now
-        {
+        while let Some(id) = self.timers.due(now) {
             self.advance(id, now, &mut out);
         }
         self.ask(now, &mut out);
     }
 
-    /// When something is due next; `None` if nothing is.
+    /// When to call [`Host::poll`], or before: what was due first may be over. `None` if nothing is due.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
-        earliest(self.timers.first().map(|(at, _)| at), self.receiver.next_deadline())
+        earliest(self.timers.next(), self.receiver.next_deadline())
     }
 
     /// A data frame came from `sender`, with its shim.
@@ -242,13 +240,10 @@ impl<T> Host<T> {
         }
         let old = std::mem::replace(&mut connection.timer, next);
         let idle = connection.queue.frames == 0 && connection.reservations.is_empty() && !connection.in_turn;
-        if old != next {
-            if old.is_some() {
-                self.timers.remove(id);
-            }
-            if let Some(at) = next {
-                self.timers.add(id, at);
-            }
+        match next {
+            _ if old == next => {}
+            Some(at) => self.timers.set(id, at),
+            None => self.timers.cancel(id),
         }
         if idle {
             self.connections.remove(id);

@@ -18,7 +18,7 @@
 //! 5. **An agent is alive** while the switch is: what it has reserved is taken back when its link goes down, not because
 //!    the switch was held up, which holds up the agent too. Receivers look after hosts that reserve by themselves.
 //! 6. **Several workers** share one book ([`SharedBook`]), and only that: a lock is taken for each message and each frame
-//!    with a shim that comes in, and once for each burst that leaves. The pipe that receives a message answers it; a GRT goes
+//!    with a shim that comes in, and once for each burst that leaves. A worker that is alone has the book for itself. The pipe that receives a message answers it; a GRT goes
 //!    to the pipe with its port's queue as all packets do, which also counts off what leaves there. Any pipe takes
 //!    back what is due, and the first that hears of a link that is down, what was reserved behind it. An agent is
 //!    in one pipe, since a host's NIC is one while its frames come on several queues: with agents there is one
@@ -46,7 +46,7 @@ use crate::wire::pl2::{Control, FRAME_LEN, Kind, Shim};
 use crate::wire::{Headers, MacAddr};
 
 use edge::Edge;
-pub use shared::SharedBook;
+pub use shared::{Book, SharedBook};
 
 /// How long a host that reserves by itself may be silent, in nanoseconds; it may also be twice as long.
 const SILENCE: u64 = SECONDS;
@@ -68,8 +68,7 @@ pub struct RackConfig {
 pub struct Rack {
     config: RackConfig,
     pipe: Pipe,
-    /// That of all pipes.
-    book: SharedBook,
+    book: Book,
     /// By port: the agent of what is there.
     edges: Vec<Option<Box<Edge>>>,
     hosts: PortMask,
@@ -94,7 +93,7 @@ impl Rack {
     ///
     /// # Errors
     /// The first value of the agents that is not in its range.
-    pub fn new(config: &RackConfig, pipe: Pipe, book: SharedBook) -> Result<Rack, HostConfigError> {
+    pub fn new(config: &RackConfig, pipe: Pipe, book: Book) -> Result<Rack, HostConfigError> {
         if let Some(agent) = &config.agent {
             debug_assert_eq!(pipe, Pipe::ONLY, "an agent is in one pipe");
             agent.validate()?;
@@ -225,9 +224,7 @@ impl Rack {
             let action = match (self.book_data(port, output.ok(), shim), output) {
                 (Some(reason), _) | (None, Err(reason)) => Action::Drop(reason),
                 (None, Ok(to)) => {
-                    if shim.closes {
-                        meta.headers.close_slot();
-                    }
+                    meta.headers.put_in_slot(shim.closes);
                     Action::Forward(to, Queue::Data)
                 }
             };
@@ -351,7 +348,7 @@ impl RackScheduler for Rack {
 
     #[inline]
     fn departed(&mut self, port: PortId, frames: u32) {
-        self.book.with(|book| (0..frames).for_each(|_| book.left(port)));
+        self.book.with(|book| book.left(port, frames));
     }
 
     fn tick(&mut self, cx: &mut Context<'_>, stations: Stations<'_>) {

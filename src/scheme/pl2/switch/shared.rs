@@ -9,6 +9,63 @@ use crate::time::Instant;
 /// Stands for no deadline.
 const NEVER: u64 = u64::MAX;
 
+/// The slot book as one pipe has it.
+#[derive(Debug)]
+pub enum Book {
+    /// The pipe is its switch's only one, and nobody else has the book.
+    Own(Box<SlotBook>),
+    /// It is that of all pipes.
+    Shared(SharedBook),
+}
+
+impl Book {
+    /// Uses the book, while no other pipe does.
+    #[inline(always)]
+    pub(super) fn with<R>(&mut self, use_it: impl FnOnce(&mut SlotBook) -> R) -> R {
+        match self {
+            Book::Own(book) => use_it(book),
+            Book::Shared(book) => book.with(use_it),
+        }
+    }
+
+    /// Looks at the book, while no other pipe uses it.
+    pub(super) fn look<R>(&self, look: impl FnOnce(&SlotBook) -> R) -> R {
+        match self {
+            Book::Own(book) => look(book),
+            Book::Shared(book) => book.with(|book| look(book)),
+        }
+    }
+
+    /// When [`SlotBook::sweep`] is due; of a shared book, see [`SharedBook::next_deadline`].
+    #[inline]
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        match self {
+            Book::Own(book) => book.next_deadline(),
+            Book::Shared(book) => book.next_deadline(),
+        }
+    }
+
+    /// Which start of the switch this is: see [`SharedBook::start`].
+    pub(super) fn start(&mut self, config: &BookConfig, epoch: u16) {
+        match self {
+            Book::Own(book) => {
+                if let Ok(new) = SlotBook::new(config, epoch) {
+                    **book = new;
+                }
+            }
+            Book::Shared(book) => book.start(config, epoch),
+        }
+    }
+
+    /// The pipe has seen `port` go for the `departure`-th time, from 1: see [`SharedBook::gone`].
+    pub(super) fn gone(&mut self, port: PortId, departure: u32) {
+        match self {
+            Book::Own(book) => book.link_down(port),
+            Book::Shared(book) => book.gone(port, departure),
+        }
+    }
+}
+
 /// The slot book of a switch, which all its pipes use. A clone is the same book.
 ///
 /// Each use is one step: pipes on several threads never see half of one. Nothing waits with the lock held, and a

@@ -14,7 +14,7 @@ impl Rack {
         let table = |name, columns, row: &dyn Fn(PortId) -> Option<Vec<Cell>>| {
             SchemeTable::table(name, columns, ports.iter().filter_map(|port| row(*port)).collect())
         };
-        self.book.with(|book| {
+        self.book.look(|book| {
             let mut tables = vec![
                 table("slots", SLOTS, &|port| Some(self.slots(book.port(port), queues, port))),
                 table("requests", REQUESTS, &|port| Some(requests(port, book.port(port).counters))),
