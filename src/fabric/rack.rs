@@ -185,13 +185,13 @@ impl<S: SchemeIngress> FabricIngress<S> {
         if self.rack.is_none() || self.kind(meta.ingress_port) != PortKind::Host {
             return false;
         }
-        if let Ok(shim) = Shim::read(frame)
+        if let Ok(shim) = Shim::find(frame)
             && wire::parse_behind(frame, SHIM_LEN, &mut meta.headers).is_ok()
         {
             meta.flow_hash = self.hash.packet(frame, &meta.headers);
             self.scheme.prepare(meta);
             meta.headers.shift(SHIM_LEN as u16, 0);
-            meta.headers.put_in_slot(shim.closes);
+            meta.headers.put_in_slot(Shim::of(shim).closes);
         }
         true
     }

@@ -151,13 +151,13 @@ impl<P: Program> Switch<P> {
             if let Some(Some(Packet { frame, .. })) = parsed.get(i + AHEAD) {
                 frame.prefetch();
             }
-            // A packet stays where pass 1 wrote it until its verdict is known.
+            // A packet stays where pass 1 wrote it until it joins a queue.
             let Some(Packet { frame, meta }) = &mut parsed[i] else { continue };
             let verdict = self.ingress.process(&mut Context { now, pool, outbox: &mut self.outbox }, frame, meta);
-            let Some(packet) = parsed[i].take() else { continue };
-            match verdict {
-                Verdict::Forward(to, queue) => self.forward(now, pool, to, queue, packet),
-                verdict => self.settle(now, pool, verdict, packet),
+            if let Verdict::Forward(to, queue) = verdict {
+                self.forward(now, pool, to, queue, &mut parsed[i]);
+            } else if let Some(packet) = parsed[i].take() {
+                self.settle(now, pool, verdict, packet);
             }
             if !self.outbox.is_empty() {
                 self.drain_outbox(now, pool);
@@ -172,7 +172,7 @@ impl<P: Program> Switch<P> {
         let Packet { frame, meta } = packet;
         let port = meta.ingress_port;
         match verdict {
-            Verdict::Forward(to, queue) => self.forward(now, pool, to, queue, Packet { frame, meta }),
+            Verdict::Forward(to, queue) => self.forward(now, pool, to, queue, &mut Some(Packet { frame, meta })),
             Verdict::Flood(to) => self.flood(now, pool, to, frame, meta),
             Verdict::Recirculate => self.recirculate(now, pool, Packet { frame, meta }),
             Verdict::Drop(reason) => self.drop_at_ingress(pool, port, frame, reason),
@@ -198,26 +198,26 @@ impl<P: Program> Switch<P> {
         pool.free(frame);
     }
 
-    /// Hands a frame over from its ingress port to a queue of `to`.
+    /// Hands a packet over from its ingress port to a queue of `to`. It is taken out of where it is only when it joins
+    /// that: moved once, as it is.
     #[inline(always)]
-    fn forward(&mut self, now: Instant, pool: &mut Pool, to: PortId, queue: Queue, packet: Packet) {
-        let from = packet.meta.ingress_port;
-        if !self.present.contains(to) {
-            self.ingress.refused(to, &packet.meta);
-            return self.drop_at_ingress(pool, from, packet.frame, DropReason::NoSuchPort);
+    fn forward(&mut self, now: Instant, pool: &mut Pool, to: PortId, queue: Queue, slot: &mut Option<Packet>) {
+        let Some(packet) = slot else { return };
+        if !self.present.contains(to) || self.remote.contains(to) {
+            return self.hand_over(pool, to, queue, slot);
         }
-        if self.remote.contains(to) {
-            return self.hand_over(pool, to, queue, packet);
-        }
-        self.counters[from.index()].forwarded += 1;
-        self.enqueue(now, pool, to, queue, packet);
+        self.counters[packet.meta.ingress_port.index()].forwarded += 1;
+        self.enqueue(now, pool, to, queue, slot);
     }
 
-    /// Puts a packet aside for the pipe that has its port's queues.
-    fn hand_over(&mut self, pool: &mut Pool, to: PortId, queue: Queue, packet: Packet) {
+    /// Puts a packet aside for the pipe that has its port's queues, if there is such a port.
+    #[inline(never)]
+    fn hand_over(&mut self, pool: &mut Pool, to: PortId, queue: Queue, slot: &mut Option<Packet>) {
+        let Some(packet) = slot.take() else { return };
         let from = packet.meta.ingress_port;
         // What is abroad does not show in the depths here, so a part of the pool is kept from it.
         let refused = match () {
+            () if !self.present.contains(to) => Some(DropReason::NoSuchPort),
             () if self.handing.len() >= MAX_HANDING => Some(DropReason::PipeFull),
             () if is_scarce(pool, &packet.frame) => Some(DropReason::SharedBuffer),
             () => None,
@@ -242,7 +242,7 @@ impl<P: Program> Switch<P> {
         let Handed { to, queue, packet } = handed;
         self.accepted += 1;
         match self.present.contains(to) {
-            true => self.enqueue(now, pool, to, queue, packet),
+            true => self.enqueue(now, pool, to, queue, &mut Some(packet)),
             false => self.refuse(pool, to, packet, DropReason::NoSuchPort),
         }
     }
@@ -271,7 +271,8 @@ impl<P: Program> Switch<P> {
     }
 
     #[inline(always)]
-    fn enqueue(&mut self, now: Instant, pool: &mut Pool, to: PortId, queue: Queue, packet: Packet) {
+    fn enqueue(&mut self, now: Instant, pool: &mut Pool, to: PortId, queue: Queue, slot: &mut Option<Packet>) {
+        let Some(packet) = slot else { return };
         let counters = &mut self.counters[to.index()];
         counters.enqueued += 1;
         let admitted = match self.down.contains(to) {
@@ -279,11 +280,13 @@ impl<P: Program> Switch<P> {
             false => self.tm.admit(to, queue, &packet.frame, pool.share(&packet.frame).0),
         };
         match admitted {
-            Ok(()) => self.tm.join(now, to, queue, packet),
+            Ok(()) => self.tm.join(now, to, queue, slot),
             Err(reason) => {
                 counters.egress_drops.count(reason);
-                self.ingress.refused(to, &packet.meta);
-                pool.free(packet.frame);
+                if let Some(packet) = slot.take() {
+                    self.ingress.refused(to, &packet.meta);
+                    pool.free(packet.frame);
+                }
             }
         }
     }
@@ -300,12 +303,12 @@ impl<P: Program> Switch<P> {
         for port in ports.by_ref().take(copies as usize - 1) {
             self.counters[from.index()].generated += 1;
             match pool.alloc_with(&frame) {
-                Some(frame) => self.forward(now, pool, port, Queue::Data, Packet { frame, meta }),
+                Some(frame) => self.forward(now, pool, port, Queue::Data, &mut Some(Packet { frame, meta })),
                 None => self.counters[from.index()].ingress_drops.count(DropReason::NoFrame),
             }
         }
         if let Some(last) = ports.next() {
-            self.forward(now, pool, last, Queue::Data, Packet { frame, meta });
+            self.forward(now, pool, last, Queue::Data, &mut Some(Packet { frame, meta }));
         }
     }
 
@@ -318,7 +321,7 @@ impl<P: Program> Switch<P> {
                 self.counters[meta.ingress_port.index()].generated += 1;
             }
             match action {
-                Action::Forward(port, queue) => self.forward(now, pool, port, queue, Packet { frame, meta }),
+                Action::Forward(port, queue) => self.forward(now, pool, port, queue, &mut Some(Packet { frame, meta })),
                 Action::Recirculate => self.recirculate(now, pool, Packet { frame, meta }),
                 Action::Drop(reason) => self.drop_at_ingress(pool, meta.ingress_port, frame, reason),
             }

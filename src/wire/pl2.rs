@@ -287,18 +287,23 @@ impl Shim {
     /// See [`ShimError`].
     #[inline]
     pub fn read(frame: &[u8]) -> Result<Shim, ShimError> {
-        let shim = frame.get(SHIM_START..).unwrap_or_default();
-        if !shim.starts_with(&ETHERTYPE.to_be_bytes()) {
-            return Err(ShimError::NoShim);
+        Shim::find(frame).map(Shim::of)
+    }
+
+    /// Finds the bytes of the shim that stands right behind the addresses.
+    ///
+    /// # Errors
+    /// See [`ShimError`].
+    #[inline(always)]
+    pub fn find(frame: &[u8]) -> Result<[u8; SHIM_LEN], ShimError> {
+        let there = frame.get(SHIM_START..).unwrap_or_default();
+        // What it carries has a type, too.
+        if let Some(&[a, b, c, d, _, _]) = there.first_chunk::<{ SHIM_LEN + TYPE_LEN }>() {
+            let is_shim = [a, b] == ETHERTYPE.to_be_bytes() && c >> 4 == 0;
+            return if is_shim { Ok([a, b, c, d]) } else { Err(ShimError::NoShim) };
         }
-        let first = *shim.get(TYPE_LEN).ok_or(ShimError::Truncated)?;
-        if first >> 4 != 0 {
-            return Err(ShimError::NoShim);
-        }
-        let Some(&[a, b, c, d, _, _]) = shim.first_chunk::<{ SHIM_LEN + TYPE_LEN }>() else {
-            return Err(ShimError::Truncated);
-        };
-        Ok(Shim::of([a, b, c, d]))
+        let is_other = !there.starts_with(&ETHERTYPE.to_be_bytes()) || there.get(TYPE_LEN).is_some_and(|c| c >> 4 != 0);
+        Err(if is_other { ShimError::NoShim } else { ShimError::Truncated })
     }
 
     /// What the bytes of a shim say.

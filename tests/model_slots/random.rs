@@ -147,7 +147,10 @@ fn compare(book: &SlotBook, model: &Reference) -> Result<(), TestCaseError> {
         pending.iter().map(|p| ((p.ingress.0, p.conn, p.seq), p.k_left, p.output.0, p.deadline.0)).collect();
     let expected: Vec<_> = model.entries.iter().map(|(key, e)| (*key, e.k_left, e.output, e.deadline)).collect();
     prop_assert_eq!(pending, expected);
-    prop_assert_eq!(book.next_deadline().map(|at| at.0), model.next_deadline());
+    // It may be too early, for what is over, and never too late.
+    let (next, first) = (book.next_deadline().map(|at| at.0), model.next_deadline());
+    prop_assert_eq!(next.is_some(), first.is_some());
+    prop_assert!(next <= first, "{:?}, {:?}", next, first);
     Ok(())
 }
 

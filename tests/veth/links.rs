@@ -116,7 +116,7 @@ fn a_worker_that_panics_takes_its_switch_down_whole_and_says_so() {
     let bed = Bed::new("panic", &[Host, Host]);
     let toml = bed.toml("").replace("interface = \"p1\"", "interface = \"p1\"\nfault = \"panic=5\"");
     let mut switch = bed.start(&toml, &[]);
-    drop(bed.hosts[1].ping(bed.hosts[0].ipv4.into(), &["-c", "9", "-w", "3"]));
+    drop(bed.hosts[1].ping(bed.hosts[0].ipv4.into(), &["-c", "9", "-i", "0.2", "-w", "3"]));
     let status = switch.wait();
     assert_eq!(status.code(), Some(1), "{}", switch.log());
     let log = switch.log();

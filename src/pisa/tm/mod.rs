@@ -132,7 +132,7 @@ impl TrafficManager {
     ) -> Result<(), (Frame, DropReason)> {
         match self.admit(port, queue, &frame, usize::MAX) {
             Ok(()) => {
-                self.join(now, port, queue, Packet { frame, meta });
+                self.join(now, port, queue, &mut Some(Packet { frame, meta }));
                 Ok(())
             }
             Err(reason) => Err((frame, reason)),
@@ -156,15 +156,16 @@ impl TrafficManager {
         self.ports[port.index()].pacer.start(now);
     }
 
-    /// Puts a packet that was admitted at the end of its queue.
+    /// Puts a packet that was admitted at the end of its queue; takes it out of `slot`.
     #[inline(always)]
-    pub(super) fn join(&mut self, now: Instant, port: PortId, queue: Queue, mut packet: Packet) {
+    pub(super) fn join(&mut self, now: Instant, port: PortId, queue: Queue, slot: &mut Option<Packet>) {
+        let Some(packet) = slot else { return };
         let p = &mut self.ports[port.index()];
         let q = &mut p.queues[queue as usize];
         if queue == Queue::Data && q.bytes() > p.ecn_mark_bytes && mark_ce(&mut packet.frame, &packet.meta) {
             p.ecn_marked += 1;
         }
-        q.push(now, packet);
+        q.push(now, slot);
         if !self.backlog.contains(port) {
             // The port was idle: it may not claim the time since its last frame as credit.
             p.pacer.start(now);

@@ -108,13 +108,16 @@ impl PortQueue {
         Err(reason)
     }
 
-    /// A frame joins at `now`, which its metadata shall show.
+    /// The packet in `slot` joins at `now`, which its metadata shall show.
     #[inline(always)]
-    pub fn push(&mut self, now: Instant, packet: Packet) {
+    pub fn push(&mut self, now: Instant, slot: &mut Option<Packet>) {
+        let Some(packet) = slot else { return };
         let depth = self.fifo.len();
         self.bytes += packet.frame.len() as u64;
         self.large += usize::from(packet.frame.is_large());
-        self.fifo.push_back(packet);
+        let meta = packet.meta;
+        let Some(Packet { frame, .. }) = slot.take() else { return };
+        self.fifo.push_back(Packet { frame, meta });
         // Written where it now is: a wide copy right after narrow writes waits for them.
         if let Some(Packet { meta, .. }) = self.fifo.back_mut() {
             meta.enq_timestamp = now;

@@ -92,7 +92,7 @@ impl SlotBook {
 
     /// A request (RSV) came in on `ingress` at `now`; its data will leave by `output`, `None` if its destination
     /// is not at one port that is up. Reserves, and gives what is to be answered (rules 1, 2, 5, 6, 11).
-    #[inline]
+    #[inline(always)]
     pub fn reserve(&mut self, now: Instant, ingress: PortId, output: Option<PortId>, rsv: &Control) -> Answer {
         let k = rsv.k.min(self.config.max_burst);
         let granted = self.try_reserve(now, ingress, output, Control { k, ..*rsv });
