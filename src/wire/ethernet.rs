@@ -50,8 +50,9 @@ impl MacAddr {
     /// The address as a number, for use as a table key.
     #[inline]
     pub fn to_u64(self) -> u64 {
-        let b = self.0;
-        u64::from_be_bytes([0, 0, b[0], b[1], b[2], b[3], b[4], b[5]])
+        // As two words, which is half the instructions of six bytes.
+        let [a, b, c, d, e, f] = self.0;
+        u64::from(u32::from_be_bytes([a, b, c, d])) << 16 | u64::from(u16::from_be_bytes([e, f]))
     }
 
     /// The address of a number's low 48 bits.

@@ -226,6 +226,31 @@ fn a_sender_that_has_seen_no_switch_starts_over() {
     assert_eq!((registers(&book, 0), registers(&book, 1)), ((2, 0), (0, 2)));
 }
 
+/// Rule 5. What the sender began with, at 100 ns of its clock, and sent again at 200; what it has sent since.
+#[test]
+fn a_late_copy_of_the_request_that_a_sender_began_with_takes_nothing_from_it() {
+    let sent = |epoch, seq, t_tx| Control { epoch, t_tx, ..rsv(1, seq, 2) };
+    for copy in [sent(0, 1, 100), sent(0, 1, 200), sent(0, 2, 300)] {
+        let mut book = book(CONFIG);
+        for first in [sent(0, 1, 100), sent(0, 2, 300)] {
+            ask(&mut book, 0, (0, 1), &first);
+            send(&mut book, A, B, 1);
+            send(&mut book, A, B, 1);
+        }
+        ask(&mut book, 0, (0, 1), &sent(1, 3, 400));
+        assert_eq!(ask(&mut book, SECONDS - 1, (0, 1), &copy), None, "{copy:?}");
+        assert_eq!((registers(&book, 0), registers(&book, 1)), ((2, 0), (0, 2)), "3 is there");
+        assert_eq!(book.port(A).counters.stale, 1);
+        // One that was started anew says a later time.
+        assert_eq!(ask(&mut book, SECONDS - 1, (0, 1), &sent(0, 1, 401)), Some((2, 0, 0)));
+        // And no copy lives for a second: this one's machine was, too, and so was its clock.
+        assert_eq!(ask(&mut book, 2 * SECONDS, (0, 1), &sent(1, 2, 500)), Some((2, 2, 2)));
+        send(&mut book, A, B, 1);
+        send(&mut book, A, B, 1);
+        assert_eq!(ask(&mut book, 2 * SECONDS, (0, 1), &sent(0, 1, 50)), Some((2, 0, 0)));
+    }
+}
+
 #[test]
 fn a_receiver_takes_back_what_leads_to_it_and_nothing_else() {
     let mut book = book(CONFIG);

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use weft::counters::DropReason;
+use weft::fabric::view::{Cell, Topic};
 use weft::wire::MacAddr;
 use weft::wire::pl2::{Control, Shim};
 
@@ -92,6 +93,34 @@ fn a_receiver_is_told_of_grants_and_takes_back_what_does_not_come() {
     let rel = "02 68 00 00 01 01  02 68 00 00 01 00  88b6 51 00 0001 0001 00000007 00000001 00000000
                00000000 00000000 0000000000000000 0000000000000000 00000000";
     assert_eq!(rig.send(0, &bytes(rel)), []);
+    rig.at_rest();
+}
+
+/// 512 at once, and one a slot: 81 in a millisecond of 81.3 slots. Requests that are sent again need no slots of the
+/// receiver's, so they are not what bounds these.
+#[test]
+fn who_asks_again_and_again_does_not_fill_its_receivers_link_with_announcements() {
+    let mut rig = Setup { tables: "[pl2]\nagent = \"none\"\nnotify = true", ..ALONE }.rig();
+    let announced = |rig: &Rig| {
+        let tables = rig.plane.show(rig.now, Topic::Slots);
+        let book = tables.iter().find(|table| table.name == "book").expect("one pipe");
+        ["announced", "unannounced"].map(|field| match book.get(field) {
+            Some(Cell::Int(n)) => *n,
+            other => panic!("{field}: {other:?}"),
+        })
+    };
+    let ask = |rig: &mut Rig, times| {
+        (0..times).for_each(|_| rig.arrive(0, &bytes(RSV)));
+        rig.pass();
+    };
+    ask(&mut rig, 600);
+    assert_eq!(announced(&rig), [512, 88]);
+    rig.wait(1_000_000);
+    ask(&mut rig, 100);
+    assert_eq!(announced(&rig), [512 + 81, 88 + 19]);
+    assert_eq!(rig.counted(0, "grants"), 700, "each is answered");
+    // The switch takes back by itself what nobody was told of.
+    rig.wait(100_000_000);
     rig.at_rest();
 }
 

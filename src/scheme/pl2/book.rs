@@ -2,10 +2,13 @@ use super::config::{BookConfig, BookConfigError};
 use super::deadlines::Deadlines;
 use super::mode::{Offer, Schedule, SlotMode, Way};
 use super::stats::{Pending, PortSlots, SlotCounters};
-use super::table::{Reservation, Table, not_after};
+use super::table::{Connection, Reservation, Table, not_after};
 use crate::id::{MAX_PORTS, PortId};
-use crate::time::Instant;
+use crate::time::{Instant, SECONDS};
 use crate::wire::pl2::{Control, Kind, NO_ROUTE, Shim};
+
+/// How long the network may keep a copy of a request that is not to be taken for a new sender's, in nanoseconds.
+const COPY_LIFE: u64 = SECONDS;
 
 /// What the switch answers to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +98,7 @@ impl SlotBook {
     #[inline(always)]
     pub fn reserve(&mut self, now: Instant, ingress: PortId, output: Option<PortId>, rsv: &Control) -> Answer {
         let k = rsv.k.min(self.config.max_burst);
-        let granted = self.try_reserve(now, ingress, output, Control { k, ..*rsv });
+        let granted = self.try_reserve(now, ingress, output, k, rsv);
         let mut flags = self.config.mode.flags();
         let (k, t_in, t_out) = match granted {
             Ok((_, Offer { t_in, t_out, .. })) => (k, t_in, t_out),
@@ -131,21 +134,25 @@ impl SlotBook {
         now: Instant,
         ingress: PortId,
         output: Option<PortId>,
-        rsv: Control,
+        k: u16,
+        rsv: &Control,
     ) -> Result<(PortId, Offer), Nack> {
-        let Control { k, conn, seq, epoch, .. } = rsv;
+        let Control { conn, seq, epoch, t_tx, .. } = *rsv;
         if k == 0 || seq == 0 {
             return Err(Nack::Invalid);
         }
         let mut renewed = false;
-        if let Some(id) = self.table.find(ingress, conn) {
-            let finished = self.table.connection(id).finished;
+        let known = self.table.find(ingress, conn);
+        if let Some(id) = known {
+            let Connection { finished, latest, begun, .. } = *self.table.connection(id);
             if let Some(old) = self.table.find_reservation(id, seq) {
                 // Not over, but replaced: its number may be used on.
                 self.take_out(old);
                 renewed = true;
             } else if finished.is_some_and(|last| not_after(seq, last)) {
-                if epoch != 0 {
+                // A copy of a request that a sender began with was sent before others that came, and comes soon.
+                let is_copy = t_tx > 0 && t_tx <= latest && now.since(begun) < COPY_LIFE;
+                if epoch != 0 || is_copy {
                     return Err(Nack::Stale);
                 }
                 // A sender that has not heard of this switch has not used it: the numbers are those of one that
@@ -154,11 +161,12 @@ impl SlotBook {
                 while let Some(old) = self.table.last_of(id) {
                     self.take_out(old);
                 }
-                self.table.connection(id).finished = None;
+                let connection = self.table.connection(id);
+                (connection.finished, connection.latest) = (None, 0);
             }
         }
         let output = output.filter(|output| *output != ingress).ok_or(Nack::NoRoute)?;
-        let owner = self.table.admit(ingress, conn).ok_or(Nack::Full)?;
+        let owner = self.table.admit(ingress, conn, known).ok_or(Nack::Full)?;
         let way = Way { input: ingress, output };
         let counts = (self.ports[ingress.index()].in_slots, self.ports[output.index()].out_slots);
         let slot_ns = u64::from(self.config.slot_ns);
@@ -168,10 +176,12 @@ impl SlotBook {
         let slots = u64::from(offer.t_in.max(offer.t_out)) + u64::from(k);
         let deadline = now + slots.saturating_mul(slot_ns) + self.config.grace;
         let id = self.table.reserve(owner, seq, k, output, deadline, offer.ends(k));
+        let connection = self.table.connection(owner);
+        connection.latest = connection.latest.max(t_tx);
         if epoch == 0 {
             // A new sender: what the one before it had is not to come.
-            let connection = self.table.connection(owner);
             (connection.taken_back, connection.late) = (0, 0);
+            connection.begun = now;
         }
         self.deadlines.set(id, deadline);
         self.ports[ingress.index()].in_slots += u32::from(k);

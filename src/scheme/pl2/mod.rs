@@ -26,7 +26,8 @@
 //! 5. **Each request once** (2.10). A request whose number has a reservation, sent again by the sender (RETRY) or
 //!    copied by the network, replaces it: what is left of the old one is given back first. A number that is not
 //!    after the last one that is over is refused: its first grant was only late. A sender that says it has
-//!    seen no start of the switch (epoch 0) is a new one, and starts over. Numbers may go round.
+//!    seen no start of the switch (epoch 0) is a new one, and starts over; but what was sent before other requests of
+//!    the connection (`t_tx`), and comes within 1 s of such a beginning, is a copy and is refused. Numbers may go round.
 //! 6. **More than K** slots are not granted, K are (7).
 //! 7. **Several reservations** of a connection, up to 16, are used in the order of their numbers (2.2).
 //! 8. **What is not used** is taken back by the receiver (RST, accepted only from the port that the reservation

@@ -50,6 +50,10 @@ pub(super) struct Connection {
     pub conn: u32,
     /// The highest number of a reservation that is over.
     pub finished: Option<u32>,
+    /// The latest time that a request says it was sent at, by the sender's clock.
+    pub latest: u64,
+    /// When the last request of a sender came that had not heard of this switch.
+    pub begun: Instant,
     /// Slots that were taken back and whose frames may yet come, before those of numbers after `taken_seq`.
     pub taken_back: u32,
     /// The last reservation that slots were taken back from.
@@ -215,12 +219,13 @@ impl Table {
         Some(self.connection(id))
     }
 
-    /// Makes room for a reservation of a connection, and gives that, remembered or new. `None` if there is none.
-    pub fn admit(&mut self, ingress: PortId, conn: u32) -> Option<Id> {
+    /// Makes room for a reservation of a connection, and gives that: the `known` one, or a new one. `None` if there is
+    /// none.
+    pub fn admit(&mut self, ingress: PortId, conn: u32, known: Option<Id>) -> Option<Id> {
         if self.pending(ingress) == self.limit {
             return None;
         }
-        if let Some(id) = self.find(ingress, conn) {
+        if let Some(id) = known {
             return (self.of(id).count() < MAX_OUTSTANDING).then_some(id);
         }
         // Of the chain the last is the one that came first.
@@ -243,6 +248,8 @@ impl Table {
             ingress,
             conn,
             finished: None,
+            latest: 0,
+            begun: Instant::ZERO,
             taken_back: 0,
             taken_seq: 0,
             late: 0,

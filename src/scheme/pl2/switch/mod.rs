@@ -35,6 +35,7 @@ use super::book::Arrival;
 use super::config::BookConfig;
 use super::host::{HostConfig, HostConfigError};
 use crate::counters::DropReason;
+use crate::fabric::reply::RateLimit;
 use crate::fabric::view::SchemeTable;
 use crate::fabric::{RackScheduler, SchemePort, Stations};
 use crate::frame::Frame;
@@ -50,6 +51,8 @@ pub use shared::{Book, SharedBook};
 
 /// How long a host that reserves by itself may be silent, in nanoseconds; it may also be twice as long.
 const SILENCE: u64 = SECONDS;
+/// NTF that may be sent by one port at once: as many as 64 hosts have reservations by default.
+const NTF_BURST: u32 = 512;
 
 /// How PL2 runs on a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -86,6 +89,11 @@ pub struct Rack {
     unscheduled: [u64; MAX_PORTS],
     /// Frames that agents would have taken, but they are longer than a slot.
     oversized: u64,
+    /// NTF that may be sent by each port: one a slot in the long run, as each is about a slot at least.
+    told: Vec<RateLimit>,
+    /// NTF that were sent, and those that were not.
+    announced: u64,
+    unannounced: u64,
 }
 
 impl Rack {
@@ -112,6 +120,9 @@ impl Rack {
             unscheduled: [0; MAX_PORTS],
             next: None,
             oversized: 0,
+            told: vec![announcements(&config.book); MAX_PORTS],
+            announced: 0,
+            unannounced: 0,
         })
     }
 
@@ -188,12 +199,17 @@ impl Rack {
             self.wake(next);
             return;
         }
-        // What can't be made now is lost as a frame can be: the switch takes back what it was about.
-        if cx.outbox.has_room()
+        // What can't be made now is lost as a frame can be: the switch takes back what it was about. Requests that are
+        // sent again, or given back, are no slots of the receiver's: without a limit they could fill its link.
+        if self.told[port.index()].allow(cx.now)
+            && cx.outbox.has_room()
             && let Some(mut out) = cx.pool.alloc()
         {
+            self.announced += 1;
             write(ntf, dst, src, &mut out);
             cx.outbox.generate(out, Meta::new(Headers::default(), from), Action::Forward(port, Queue::Control));
+        } else {
+            self.unannounced += 1;
         }
     }
 
@@ -425,6 +441,12 @@ impl RackScheduler for Rack {
     fn show(&self, _: Instant, queues: &TrafficManager) -> Vec<SchemeTable> {
         self.tables(queues)
     }
+}
+
+/// The limit on NTF by one port.
+fn announcements(book: &BookConfig) -> RateLimit {
+    let slots_a_second = SECONDS / u64::from(book.slot_ns.max(1));
+    RateLimit::new(slots_a_second.min(u32::MAX.into()) as u32, NTF_BURST)
 }
 
 /// Writes a message over what is in `frame`, which holds one at least.

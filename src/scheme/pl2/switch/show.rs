@@ -83,6 +83,8 @@ impl Rack {
             ("grace_ns", self.config.book.grace.into()),
             ("k", u64::from(self.config.book.max_burst).into()),
             ("oversized", self.oversized.into()),
+            ("announced", self.announced.into()),
+            ("unannounced", self.unannounced.into()),
         ];
         SchemeTable::record("book", fields)
     }
