@@ -89,6 +89,7 @@ fn what_is_refused_is_asked_for_later_under_a_new_number() {
         rig.control(now, &refusal(&rsv, now));
         assert!(rig.poll(now).is_empty());
         now += pause * MILLIS;
+        assert!(rig.poll(now - 1).is_empty());
         assert_eq!(rig.next(), Some(now));
         rsv = rig.only(now);
         assert_eq!(rsv, Control { epoch: 1, t_tx: now, ..message(Kind::Rsv, 0, seq, 1) });

@@ -7,6 +7,7 @@ mod faults;
 mod flush;
 mod random;
 mod receivers;
+mod shared;
 mod timeline;
 mod withdrawn;
 

@@ -47,13 +47,30 @@ impl Connection {
     }
 }
 
+/// One place in so many is kept for connections that share one.
+const SHARED: usize = 8;
+/// Places that the connections to one destination may share.
+const SHARES: u64 = 4;
+
+impl ConnKey {
+    /// That of the place which the connection shares with others to its destination, if it has to.
+    fn shared(self) -> ConnKey {
+        ConnKey { flow: u64::MAX - (u64::MAX - self.flow) % SHARES, ..self }
+    }
+}
+
 /// Connections by key and by number. A number is the place of a connection; the lowest bits of it are all that a shim
 /// has, so there are never two with the same.
+///
+/// When most places are taken, new connections to one destination share a few. A frame joins such a place while it is
+/// in use, before it may get one of its own: so no frame is sent before one of its connection that waits there.
 #[derive(Debug)]
 pub(super) struct Connections {
     by_key: HashMap<ConnKey, u32>,
     places: Vec<Connection>,
     unused: Vec<u32>,
+    /// Places in use that are shared.
+    shared: usize,
     limit: usize,
     depth: usize,
 }
@@ -63,7 +80,14 @@ impl Connections {
         let limit = usize::from(limit);
         // Twice the room: a map that is at most half full never asks for more, whatever comes and goes.
         let by_key = HashMap::with_capacity(2 * limit);
-        Connections { by_key, places: Vec::new(), unused: Vec::with_capacity(limit), limit, depth: depth.into() }
+        Connections {
+            by_key,
+            places: Vec::new(),
+            unused: Vec::with_capacity(limit),
+            shared: 0,
+            limit,
+            depth: depth.into(),
+        }
     }
 
     /// Connections that have something queued or reserved.
@@ -74,7 +98,11 @@ impl Connections {
 
     #[inline]
     pub fn find(&self, key: &ConnKey) -> Option<u32> {
-        self.by_key.get(key).copied()
+        let own = self.by_key.get(key).copied();
+        if own.is_some() || self.shared == 0 {
+            return own;
+        }
+        self.by_key.get(&key.shared()).copied()
     }
 
     /// The connection with that number, if it is in use.
@@ -93,8 +121,10 @@ impl Connections {
         self.places.len() as u32
     }
 
-    /// A place for a new connection; `None` if there is none.
+    /// A place for a connection that [`Connections::find`] does not find; `None` if there is none.
     pub fn add(&mut self, key: ConnKey) -> Option<u32> {
+        let shares = self.len() >= self.limit - self.limit / SHARED;
+        let key = if shares { key.shared() } else { key };
         let id = match self.unused.pop() {
             Some(id) => {
                 let place = self.at(id);
@@ -118,6 +148,7 @@ impl Connections {
             }
             None => return None,
         };
+        self.shared += usize::from(key == key.shared());
         self.by_key.insert(key, id);
         Some(id)
     }
@@ -126,6 +157,7 @@ impl Connections {
     /// kept for the next one.
     pub fn remove(&mut self, id: u32) {
         let key = self.at(id).key;
+        self.shared -= usize::from(key == key.shared());
         self.by_key.remove(&key);
         self.unused.push(id);
     }

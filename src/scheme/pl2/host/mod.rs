@@ -34,7 +34,7 @@
 //!    is told from it by the request's time, which it echoes.
 //! 10. **Bounded**: frames of one connection and of all, connections, slots that are asked for and not used. Beyond,
 //!     the newest frame is not taken, but the first of a connection is, so that none can keep others from asking
-//!     (6, 7).
+//!     (6, 7). From seven eighths of the connections on, new ones share queues with others to the same destination.
 //! 11. **Withdrawn**: an agent that stops, or learns that a destination can't be reserved, takes the frames back, and
 //!     what is asked for or granted is given back ([`Host::withdraw`]; 3e).
 
