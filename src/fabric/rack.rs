@@ -188,8 +188,11 @@ impl<S: SchemeIngress> FabricIngress<S> {
         if let Ok(shim) = Shim::find(frame)
             && wire::parse_behind(frame, SHIM_LEN, &mut meta.headers).is_ok()
         {
-            meta.flow_hash = self.hash.packet(frame, &meta.headers);
-            self.scheme.prepare(meta);
+            // Only what is routed goes by the hash of its flow.
+            if ethernet::dst(frame) == self.mac {
+                meta.flow_hash = self.hash.packet(frame, &meta.headers);
+                self.scheme.prepare(meta);
+            }
             meta.headers.shift(SHIM_LEN as u16, 0);
             meta.headers.put_in_slot(Shim::of(shim).closes);
         }
