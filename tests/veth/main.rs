@@ -46,6 +46,8 @@ mod p4te;
 mod path;
 /// PL2 with TCP of the kernel, scheduled by agents in the switch.
 mod pl2;
+/// PL2 under the load patterns of its evaluation, and the same load without it.
+mod pl2_patterns;
 /// Capabilities, default routes, control sockets, and frames that are left to the kernel.
 mod privileges;
 /// Several workers on one switch.

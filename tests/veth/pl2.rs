@@ -13,13 +13,13 @@ use crate::queues;
 use crate::traffic::tcp;
 
 /// `weft show slots --json`.
-fn slots(socket: &Path) -> Value {
+pub fn slots(socket: &Path) -> Value {
     let line = weft_ok(&["show", "slots", "--json", "--socket", socket.to_str().unwrap()]);
     serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"))
 }
 
 /// The sum of a column.
-fn sum(shown: &Value, table: &str, column: &str) -> u64 {
+pub fn sum(shown: &Value, table: &str, column: &str) -> u64 {
     let rows = shown[table].as_array().unwrap_or_else(|| panic!("no {table}: {shown}"));
     rows.iter().map(|row| row[column].as_u64().unwrap_or_else(|| panic!("no {column}: {row}"))).sum()
 }
