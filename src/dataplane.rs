@@ -31,6 +31,7 @@ use crate::scheme::pl2::host::HostConfig;
 use crate::scheme::pl2::switch::{Book, Rack, RackConfig, SharedBook};
 use crate::scheme::pl2::{BookConfig, SlotBook, grace, slot_ns};
 use crate::time::Instant;
+use crate::wire::ethernet::TAG_LEN;
 
 /// A switch whose scheme the caller need not know. The methods are those of [`Switch`], a burst a
 /// call.
@@ -414,7 +415,7 @@ pub fn rack_config(config: &SwitchConfig, mtus: &[u16]) -> Option<RackConfig> {
     let o = config.pl2.enabled.then_some(&config.pl2)?;
     let hosts = || config.ports.iter().zip(mtus).filter(|(port, _)| port.kind == PortKind::Host);
     let rate = hosts().map(|(port, _)| port.rate).next()?;
-    let mtu = hosts().map(|(port, mtu)| port.mtu_on(*mtu)).max()?;
+    let mtu = hosts().map(|(port, mtu)| port.mtu_on(*mtu)).max()? + u16::from(o.tags) * TAG_LEN as u16;
     let slot_ns = slot_ns(mtu, rate).expect("a rate that was checked");
     let book = BookConfig {
         mode: o.mode,

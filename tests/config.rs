@@ -220,7 +220,7 @@ fn one_wrong_value_is_refused_with_its_line_the_cause_and_a_remedy() {
         ("name = \"t\"\nrole = \"tor\"\n[port]\ninterface = \"x\"\nkind = \"up\"".into(), "t.toml:3:1: [port] makes a single table of a list: write [[port]] for each port"),
         ("name = \"t\"\nrole = \"tor\"\nport = [1]".into(), "t.toml:3:9: port: invalid type: integer `1`: write a table of keys and values"),
         (tor("", "rate = true", "", ""), "t.toml:7:8: port \"h0\": rate: invalid type: boolean `true`: write a string or a number"),
-        (tor("id = 1\nid = 2", "", "", ""), "t.toml:4:1: not TOML: duplicate key"),
+        (tor("id = 1\nid = 2", "", "", ""), "t.toml:4:1: not TOML: duplicate key: a key or a table of that name is there already: keep one"),
         // Missing keys.
         ("role = \"tor\"\n[[port]]\ninterface = \"h0\"\nkind = \"host\"".into(), "t.toml:1:1: name is missing: write name = \"tor0-0\""),
         ("name = \"t\"\n[[port]]\ninterface = \"h0\"\nkind = \"host\"".into(), "t.toml:1:1: role is missing: write role = \"tor\", \"agg\" or \"core\""),

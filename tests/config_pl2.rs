@@ -35,6 +35,7 @@ fn the_table_has_the_documented_defaults_and_every_key_arrives() {
         enabled: true,
         mode: SlotMode::Counter,
         k: 4,
+        tags: 0,
         notify: false,
         agent: Agent::Edge,
         drop_rogue: false,
@@ -55,7 +56,7 @@ fn the_table_has_the_documented_defaults_and_every_key_arrives() {
         let config = parse(&on);
         assert_eq!((config.pl2, config.queues.bytes), (expected, Bytes(200_000)));
     }
-    let table = "[pl2]\nmode = \"window\"\nk = 8\nnotify = true\nagent = \"none\"\ndrop_rogue = true\ndepth = 2\n\
+    let table = "[pl2]\nmode = \"window\"\nk = 8\ntags = 1\nnotify = true\nagent = \"none\"\ndrop_rogue = true\ndepth = 2\n\
         max_outstanding = 64\nrtt_comp = \"5us\"\nbypass_bytes = 128\nlate_max = 3\nfixed_k = true\nmax_queue = 100\n\
         max_parked = 200\nmax_reserved = 500\ngrace = \"7ms\"\nrsv_delay = \"20us\"\n[queues]\nbytes = \"1MB\"\n";
     let config = parse(&tor("selector = \"letflow\"", &[GIGABIT], table));
@@ -63,6 +64,7 @@ fn the_table_has_the_documented_defaults_and_every_key_arrives() {
         enabled: true,
         mode: SlotMode::Window,
         k: 8,
+        tags: 1,
         notify: true,
         agent: Agent::None,
         drop_rogue: true,
@@ -111,6 +113,13 @@ fn a_slot_is_a_full_frame_of_the_host_ports() {
     assert_eq!(slot(&["rate = \"100Gbit\""], &[1500, 1600]), Some(124));
     // The longest, if they differ: what is shorter fits.
     assert_eq!(slot(&[GIGABIT, GIGABIT], &[1500, 9000, 1500]), Some(72_304));
+    // 1,542 and 1,546 bytes: with one and two VLAN tags.
+    for (tags, slot_ns) in [(1, 12_336), (2, 12_368)] {
+        let config = parse(&tor("", &[GIGABIT], &format!("[pl2]\ntags = {tags}\n")));
+        let rack = rack_config(&config, &[1500, 1600]).expect("a rack");
+        let agent = rack.agent.expect("an agent");
+        assert_eq!((rack.book.slot_ns, agent.slot_bytes()), (slot_ns, slot_ns / 8), "{tags} tags");
+    }
     let off = parse(&tor("", &[GIGABIT], ""));
     assert!(rack_config(&off, &[1500, 1500]).is_none());
 }
@@ -143,6 +152,12 @@ fn what_cannot_be_scheduled_is_refused_with_the_reason() {
             "tpid 0x88B6 is PL2's",
         ),
         (tor("pl2 = 1", &[GIGABIT], ""), 3, "true, false or a table"),
+        (
+            tor("pl2 = true", &[GIGABIT], "[pl2]\nk = 2\n"),
+            11,
+            "a key or a table of that name is there already: keep one",
+        ),
+        (tor("", &[GIGABIT], "[pl2]\nk = 8\nmax_outstanding = 7\n"), 12, "max_outstanding 7"),
         (tor("pl2 = \"yes\"", &[GIGABIT], ""), 3, "true, false or a table"),
     ] {
         let error = refusal(&text);
@@ -218,17 +233,19 @@ fn in_a_fabric_the_tors_have_it() {
 prop_compose! {
     fn pl2()(
         mode in prop::sample::select(vec![SlotMode::Counter, SlotMode::Clock, SlotMode::Window]),
-        (k, depth, max_outstanding) in (1u16..=1024, 1u8..=16, 1u32..=65_536),
+        (k, depth, max_outstanding) in (1u16..=1024, 1u8..=16, 1024u32..=65_536),
         (notify, drop_rogue, fixed_k, edge, enabled) in any::<(bool, bool, bool, bool, bool)>(),
         (late_max, max_queue, max_parked) in (0u32..=1_000_000, 1u32..=1 << 20, 1u32..=1 << 20),
         (rtt_comp, rsv_delay, bypass) in (0u64..=10_000_000, 0u64..=10_000_000, 0u64..=9234),
         grace in prop::option::of(0u64..=10_000_000_000),
         max_reserved in prop::option::of(1024u32..=1 << 20),
+        tags in 0u8..=2,
     ) -> Pl2Options {
         Pl2Options {
             enabled,
             mode,
             k,
+            tags,
             notify,
             agent: if edge { Agent::Edge } else { Agent::None },
             drop_rogue,

@@ -520,7 +520,10 @@ fn impossible_shapes_and_options_are_refused_with_line_cause_and_remedy() {
             "shape = \"rack\"\nhosts = 2\nhello_interval = 0\n[hello]\ninterval = 0",
             "f.toml:3:18: hello_interval is the interval of [hello], which says it too: take one of the two out",
         ),
-        ("shape = \"rack\"\nhosts = 2\nhosts = 3", "f.toml:3:1: not TOML: duplicate key"),
+        (
+            "shape = \"rack\"\nhosts = 2\nhosts = 3",
+            "f.toml:3:1: not TOML: duplicate key: a key or a table of that name is there already: keep one",
+        ),
     ] {
         assert_eq!(refusal(text), expected);
     }

@@ -144,7 +144,13 @@ impl<'t> Document<'t> {
         }
         let mut errors: Vec<_> = errors.iter().map(|e| (e.span().map_or(0, |s| s.start), one_line(e))).collect();
         errors.sort();
-        Err(self.invalid(errors.into_iter().map(|(at, e)| self.problem(at, format!("not TOML: {e}"))).collect()))
+        let message = |error: &str| match error {
+            "duplicate key" => {
+                "not TOML: duplicate key: a key or a table of that name is there already: keep one".into()
+            }
+            other => format!("not TOML: {other}"),
+        };
+        Err(self.invalid(errors.into_iter().map(|(at, e)| self.problem(at, message(&e))).collect()))
     }
 
     /// An error of shape: unknown key, wrong type.

@@ -17,6 +17,8 @@ use crate::time::SECONDS;
 use crate::units::{BitRate, Bytes, Duration};
 use crate::wire::pl2::ETHERTYPE;
 
+/// Possible VLAN tags of a frame that fits a slot.
+pub const TAGS: RangeInclusive<u8> = 0..=2;
 /// Possible slots of a request.
 pub const SLOTS: RangeInclusive<u16> = 1..=MAX_BURST;
 /// Possible reservations of a connection at once.
@@ -56,6 +58,9 @@ pub struct Pl2Options {
     pub mode: SlotMode,
     /// K, most slots of a request ([`SLOTS`]). Default 4.
     pub k: u16,
+    /// VLAN tags that a full frame may have and fit a slot ([`TAGS`]), which is 4 bytes longer for each. Default 0: slots
+    /// are the paper's, and longer frames are not scheduled.
+    pub tags: u8,
     /// Whether receivers are told of grants (NTF), and take back what does not come. Default false: the switch does
     /// so by itself, `grace` after the window.
     pub notify: bool,
@@ -98,6 +103,7 @@ impl Default for Pl2Options {
             enabled: false,
             mode: book.mode,
             k: book.max_burst,
+            tags: 0,
             notify: book.notify,
             agent: Agent::default(),
             drop_rogue: book.drop_rogues,
@@ -132,6 +138,7 @@ pub(crate) struct FilePl2Table {
     enabled: Option<bool>,
     mode: Option<SlotMode>,
     k: Option<Int>,
+    tags: Option<Int>,
     notify: Option<bool>,
     agent: Option<Agent>,
     drop_rogue: Option<bool>,
@@ -186,6 +193,7 @@ impl FilePl2 {
             enabled: Some(options.enabled),
             mode: Some(options.mode),
             k: int(options.k.into()),
+            tags: int(options.tags.into()),
             notify: Some(options.notify),
             agent: Some(options.agent),
             drop_rogue: Some(options.drop_rogue),
@@ -217,6 +225,7 @@ impl FilePl2 {
             enabled: table.enabled.unwrap_or(true),
             mode: table.mode.unwrap_or(default.mode),
             k: reader.int("k", table.k, SLOTS).unwrap_or(default.k),
+            tags: reader.int("tags", table.tags, TAGS).unwrap_or(default.tags),
             notify: table.notify.unwrap_or(default.notify),
             agent: table.agent.unwrap_or(default.agent),
             drop_rogue: table.drop_rogue.unwrap_or(default.drop_rogue),
@@ -242,8 +251,10 @@ impl FilePl2 {
 /// What the rules have against the table, whatever the ports.
 pub(super) fn table(pl2: &Pl2Options, notes: &mut Notes<'_>) {
     notes.number("k", pl2.k, SLOTS);
+    notes.number("tags", pl2.tags, TAGS);
     notes.number("depth", pl2.depth, DEPTH);
-    notes.number("max_outstanding", pl2.max_outstanding, OUTSTANDING);
+    // With less than a request is for, one could wait for ever.
+    notes.number("max_outstanding", pl2.max_outstanding, pl2.k.into()..=*OUTSTANDING.end());
     notes.time("rtt_comp", pl2.rtt_comp, 0..=MAX_ROUND_TRIP);
     notes.number("bypass_bytes", pl2.bypass_bytes.0, 0..=MAX_BYPASS);
     notes.number("late_max", pl2.late_max, LATE);

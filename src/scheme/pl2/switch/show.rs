@@ -18,8 +18,10 @@ impl Rack {
             let mut tables = vec![
                 table("slots", SLOTS, &|port| Some(self.slots(book.port(port), queues, port))),
                 table("requests", REQUESTS, &|port| Some(requests(port, book.port(port).counters))),
-                table("agents", AGENTS, &|port| self.agents(port)),
             ];
+            if self.config.agent.is_some() {
+                tables.push(table("agents", AGENTS, &|port| self.agents(port)));
+            }
             if self.pipe.index == 0 {
                 tables.push(self.switch(book));
             }
@@ -82,6 +84,7 @@ impl Rack {
             ("slot_ns", u64::from(self.config.book.slot_ns).into()),
             ("grace_ns", self.config.book.grace.into()),
             ("k", u64::from(self.config.book.max_burst).into()),
+            ("agent", if self.config.agent.is_some() { "edge" } else { "none" }.into()),
             ("oversized", self.oversized.into()),
             ("announced", self.announced.into()),
             ("unannounced", self.unannounced.into()),
