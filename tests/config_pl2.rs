@@ -157,7 +157,7 @@ fn what_cannot_be_scheduled_is_refused_with_the_reason() {
             11,
             "a key or a table of that name is there already: keep one",
         ),
-        (tor("", &[GIGABIT], "[pl2]\nk = 8\nmax_outstanding = 7\n"), 12, "max_outstanding 7"),
+        (tor("", &[GIGABIT], "[pl2]\nk = 8\nmax_outstanding = 7\n"), 13, "max_outstanding 7"),
         (tor("pl2 = \"yes\"", &[GIGABIT], ""), 3, "true, false or a table"),
     ] {
         let error = refusal(&text);
