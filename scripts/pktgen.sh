@@ -56,7 +56,8 @@ cleanup() {
     echo rem_device_all >"$thread" 2>/dev/null || true
 }
 trap cleanup EXIT
-trap 'exit 130' INT TERM
+# A second signal ends nothing half done.
+trap "trap '' INT TERM; exit 130" INT TERM
 
 set_pg "$thread" rem_device_all
 set_pg "$thread" add_device "$iface"

@@ -113,9 +113,11 @@ fn an_outcast_and_a_shuffle_lose_nothing() {
             assert_eq!(rig.drops(), [], "{pattern}, {mode}");
             let came: usize = (0..HOSTS).map(|port| rig.kept_by(port).len()).sum();
             assert_eq!(came as u64, count, "{pattern}, {mode}");
-            // What all senders together may have outstanding, in any case.
+            // Slots of an outcast don't overlap (I3). Else, what the senders to a port may have outstanding: I4 has a bound
+            // by the grants, which are seen in tests/pl2_slots.
+            let bound = if pattern == "outcast" { 2 } else { 4 * 32 };
             let peak = (0..HOSTS).map(|port| rig.number("slots", port, "peak_packets")).max();
-            assert!(peak <= Some(4 * 32), "{pattern}, {mode}: {peak:?}");
+            assert!(peak <= Some(bound), "{pattern}, {mode}: {peak:?}");
         }
     }
 }
