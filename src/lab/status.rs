@@ -204,13 +204,18 @@ impl fmt::Display for LabStatus {
             writeln!(f, "{:<12} {:<15} {:<24} {}", host.name, text(host.ipv4), text(host.ipv6), host.tor)?;
         }
         let agents = || self.hosts.iter().filter_map(|host| Some((&host.name, host.agent.as_ref()?)));
-        if agents().next().is_some() {
+        if let Some((_, first)) = agents().next() {
             let gone: Vec<_> = agents().filter(|(_, agent)| !agent.running).map(|(name, _)| name.as_str()).collect();
             write!(f, "\nagents: {} running", agents().count() - gone.len())?;
             match gone.len() {
                 0 => writeln!(f)?,
                 n => writeln!(f, ", {n} not: {}", gone.join(", "))?,
             }
+            writeln!(
+                f,
+                "  what they report each second: {}",
+                first.report.with_file_name("HOST.agent.json").display()
+            )?;
         }
         let down: Vec<_> = self.links.iter().filter(|link| link.state == LinkState::Down).collect();
         write!(f, "\nlinks: {} up, {} down", self.links.len() - down.len(), down.len())?;

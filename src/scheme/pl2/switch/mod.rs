@@ -18,11 +18,11 @@
 //! 5. **An agent is alive** while the switch is: what it has reserved is taken back when its link goes down, not because
 //!    the switch was held up, which holds up the agent too. Receivers look after hosts that reserve by themselves.
 //! 6. **Several workers** share one book ([`SharedBook`]), and only that: a lock is taken for each message and each frame
-//!    with a shim that comes in, and once for each burst that leaves. A worker that is alone has the book for itself. The pipe that receives a message answers it; a GRT goes
-//!    to the pipe with its port's queue as all packets do, which also counts off what leaves there. Any pipe takes
-//!    back what is due, and the first that hears of a link that is down, what was reserved behind it. An agent is
-//!    in one pipe, since a host's NIC is one while its frames come on several queues: with agents there is one
-//!    worker.
+//!    with a shim that comes in, and once for each burst that leaves. A worker that is alone has the book for itself.
+//!    The pipe that receives a message answers it; a GRT goes to the pipe with its port's queue as all packets do,
+//!    which also counts off what leaves there. Any pipe takes back what is due, and the first that hears of a link
+//!    that is down, what was reserved behind it. An agent is in one pipe, since a host's NIC is one while its frames
+//!    come on several queues: with agents there is one worker.
 //! 7. **Not scheduled** is what does not go from one host to one other: groups, floods, ARP and neighbour discovery,
 //!    what is for the gateway or comes from other racks; and a frame that is longer than a slot.
 
