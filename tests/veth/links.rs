@@ -116,8 +116,10 @@ fn a_worker_that_panics_takes_its_switch_down_whole_and_says_so() {
     let bed = Bed::new("panic", &[Host, Host]);
     let toml = bed.toml("").replace("interface = \"p1\"", "interface = \"p1\"\nfault = \"panic=5\"");
     let mut switch = bed.start(&toml, &[]);
-    drop(bed.hosts[1].ping(bed.hosts[0].ipv4.into(), &["-c", "9", "-i", "0.2", "-w", "3"]));
+    // Kept until then: a ping that nobody listens to any more ends with its first line.
+    let ping = bed.hosts[1].spawn(&["ping", "-n", "-c", "9", "-i", "0.2", "-w", "3", &bed.hosts[0].ipv4.to_string()]);
     let status = switch.wait();
+    drop(ping.wait_with_output());
     assert_eq!(status.code(), Some(1), "{}", switch.log());
     let log = switch.log();
     assert!(log.contains("worker 0 panicked") && log.contains("all switches of this process were stopped"), "{log}");
