@@ -69,6 +69,13 @@ plain_tests() {
         sed -E 's|^tests/([^/.]+).*|\1|' | sort -u) <(privileged_tests)
 }
 
+# exit_on_signals [COMMAND]: a signal ends the script, after COMMAND, by its EXIT trap. It may come twice, to the
+# process and to its group: the second must not end what the first began.
+exit_on_signals() {
+    trap "trap '' INT TERM HUP; ${1:-:}; exit 130" INT
+    trap "trap '' INT TERM HUP; ${1:-:}; exit 143" TERM HUP
+}
+
 # What follows is for scripts that measure in a lab. They set `bin`, the weft binary, and `patience`, the seconds
 # after which a command in the lab is ended.
 
@@ -80,9 +87,7 @@ begin_lab() {
     lab_tried=no
     exec 3>&1 # a trap runs with the redirections of the command that it interrupts
     trap end_lab EXIT
-    # A signal may come twice, to the process and to its group: the second must not end what the first began.
-    trap "trap '' INT TERM HUP; exit 130" INT
-    trap "trap '' INT TERM HUP; exit 143" TERM HUP
+    exit_on_signals
 }
 
 end_lab() {

@@ -205,11 +205,13 @@ impl<S: SchemeIngress> FabricIngress<S> {
         if let Ok(control) = Control::read(frame, &meta.headers) {
             return self.slot_message(cx, frame, meta, &control);
         }
-        match (Shim::read(frame), wire::parse_behind(frame, SHIM_LEN, &mut meta.headers)) {
+        if let Ok(shim) = Shim::read(frame)
+            && let Err(reason) = wire::parse_behind(frame, SHIM_LEN, &mut meta.headers)
+        {
             // It ends before what it carries, which took a slot nevertheless.
-            (Ok(shim), Err(reason)) => self.scheduled(meta, Some(shim), Verdict::Drop(reason)),
-            _ => Verdict::Drop(DropReason::BadSlotMessage),
+            return self.scheduled(meta, Some(shim), Verdict::Drop(reason));
         }
+        Verdict::Drop(DropReason::BadSlotMessage)
     }
 
     fn slot_message(&mut self, cx: &mut Context<'_>, frame: &mut Frame, meta: &Meta, control: &Control) -> Verdict {

@@ -5,21 +5,9 @@ use proptest::prelude::*;
 use super::*;
 
 /// 16 places, of which 2 are shared: connections to one destination by the value of their flow modulo 4.
-const CONFIG: HostConfig = HostConfig { max_connections: 16, ..DEFAULT };
-const DEFAULT: HostConfig = HostConfig {
-    mtu: 1500,
-    max_burst: 4,
-    fixed_k: false,
-    depth: 1,
-    max_outstanding: 32,
-    rtt_comp: 0,
-    bypass_bytes: 0,
-    late_max: 16,
-    max_connections: 1024,
-    max_queue: 512,
-    max_parked: 4096,
-    max_expected: 0,
-};
+fn sixteen() -> Rig {
+    Rig::new(HostConfig { max_connections: 16, ..HostConfig::default() })
+}
 
 /// Grants all that is asked for, until nothing is.
 fn serve(rig: &mut Rig, mut now: u64) -> u64 {
@@ -38,7 +26,7 @@ fn serve(rig: &mut Rig, mut now: u64) -> u64 {
 
 #[test]
 fn connections_beyond_seven_eighths_share_places_and_get_their_own_when_these_are_free() {
-    let mut rig = Rig::new(CONFIG);
+    let mut rig = sixteen();
     // 14 have their own; of the others, those of 4n + 2 and 4n + 3 share one each, and no more is left.
     for flow in 0..40u64 {
         let offered = rig.host.enqueue(Instant(0), key(9, flow), FULL, flow);
@@ -61,7 +49,7 @@ proptest! {
     /// I10: whoever shares with whom, and whenever, a connection's frames leave in their order.
     #[test]
     fn order_is_kept_by_who_shares(offers in prop::collection::vec((0u8..3, 0u64..30, 0u64..4), 1..400)) {
-        let mut rig = Rig::new(CONFIG);
+        let mut rig = sixteen();
         let (mut now, mut taken) = (0, vec![]);
         for (number, (dst, flow, pause)) in offers.into_iter().enumerate() {
             if rig.host.enqueue(Instant(now), key(dst, flow), FULL, number as u64) == Enqueued::Parked {

@@ -13,7 +13,7 @@ use crate::queues;
 use crate::traffic::tcp;
 
 /// `weft show slots --json`.
-pub fn slots(socket: &Path) -> Value {
+fn slots(socket: &Path) -> Value {
     let line = weft_ok(&["show", "slots", "--json", "--socket", socket.to_str().unwrap()]);
     serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"))
 }
@@ -22,6 +22,20 @@ pub fn slots(socket: &Path) -> Value {
 pub fn sum(shown: &Value, table: &str, column: &str) -> u64 {
     let rows = shown[table].as_array().unwrap_or_else(|| panic!("no {table}: {shown}"));
     rows.iter().map(|row| row[column].as_u64().unwrap_or_else(|| panic!("no {column}: {row}"))).sum()
+}
+
+/// Waits until nothing is reserved and nothing waits for a slot; what is shown then.
+pub fn at_rest(socket: &Path) -> Value {
+    let deadline = Instant::now() + REST;
+    loop {
+        let shown = slots(socket);
+        let busy: u64 = ["in", "out", "queued", "pending", "parked"].map(|c| sum(&shown, "slots", c)).iter().sum();
+        if busy == 0 {
+            return shown;
+        }
+        assert!(Instant::now() < deadline, "not at rest: {shown}");
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]
@@ -39,16 +53,7 @@ fn hosts_that_know_nothing_of_it_are_scheduled_and_leave_no_slot_reserved() {
             scope.spawn(move || tcp(sender, c, c.ipv6.into(), LEN / 4));
         }
     });
-    let deadline = Instant::now() + REST;
-    let shown = loop {
-        let shown = slots(tor);
-        let busy: u64 = ["in", "out", "queued", "pending", "parked"].map(|c| sum(&shown, "slots", c)).iter().sum();
-        if busy == 0 {
-            break shown;
-        }
-        assert!(Instant::now() < deadline, "not at rest: {shown}");
-        thread::sleep(Duration::from_millis(50));
-    };
+    let shown = at_rest(tor);
     assert_eq!(shown["slots"].as_array().map(Vec::len), Some(3));
     // 5 MB each way, 1,448 bytes or less of it in a segment, and a slot for every full one.
     let (used, sent) = (sum(&shown, "requests", "used_slots"), sum(&shown, "agents", "sent"));

@@ -1,16 +1,14 @@
 //! The patterns of PL2's evaluation: many to one, one to many, all to all.
 
 use std::net::UdpSocket;
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use weft::runtime::report::PortReport;
 
 use crate::bed::{Host, Lab, measured, ping_all_pairs, turn};
-use crate::books::{self, REST};
-use crate::pl2::{slots, sum};
+use crate::books;
+use crate::pl2::{at_rest, sum};
 use crate::traffic::tcp;
 
 /// Of each host's link, in bit/s, and how many full frames that is (1,538 bytes on the wire).
@@ -18,21 +16,6 @@ const RATE: u64 = 100_000_000;
 const FRAMES: u64 = RATE / (1_538 * 8);
 /// Full frames in the slots of one flow: K = 4, once.
 const BURST: u64 = 4;
-
-/// Waits until nothing waits and nothing is reserved; what is shown then.
-fn at_rest(socket: &Path) -> (Vec<PortReport>, Value) {
-    let ports = books::at_rest(socket);
-    let deadline = Instant::now() + REST;
-    loop {
-        let shown = slots(socket);
-        let reserved: u64 = ["in", "out", "queued", "pending", "parked"].map(|c| sum(&shown, "slots", c)).iter().sum();
-        if reserved == 0 {
-            return (ports, shown);
-        }
-        assert!(Instant::now() < deadline, "not at rest: {shown}");
-        thread::sleep(Duration::from_millis(50));
-    }
-}
 
 /// Frames that the switch has dropped on their way to a receiver: all but those that could not wait for a slot at the
 /// port of a sender that offers more than its link carries.
@@ -80,7 +63,7 @@ fn four_to_one_loses_nothing_in_the_network_and_without_pl2_most() {
         let ports = books::at_rest(socket);
         let port = books::port(socket, name);
         let queue = books::data_queue(socket, name);
-        let shown = (!pl2.is_empty()).then(|| at_rest(socket).1);
+        let shown = (!pl2.is_empty()).then(|| at_rest(socket));
         lab.check_books();
         lab.down();
         (lost_in_the_network(&ports), port.tx, queue.peak_packets, shown)
@@ -116,7 +99,7 @@ fn one_to_all_and_all_to_all_lose_nothing_in_the_network() {
                 scope.spawn(|| tcp(from, to, to.ipv4.into(), 400_000));
             }
         });
-        let (ports, shown) = at_rest(socket);
+        let (ports, shown) = (books::at_rest(socket), at_rest(socket));
         assert_eq!(lost_in_the_network(&ports), 0, "{shown}");
         let count = |column| sum(&shown, "requests", column);
         assert_eq!(["rogue", "in_underflows", "out_underflows"].map(count), [0; 3], "{shown}");

@@ -57,6 +57,10 @@ impl ConnKey {
     fn shared(self) -> ConnKey {
         ConnKey { flow: u64::MAX - (u64::MAX - self.flow) % SHARES, ..self }
     }
+
+    fn is_shared(self) -> bool {
+        self == self.shared()
+    }
 }
 
 /// Connections by key and by number. A number is the place of a connection; the lowest bits of it are all that a shim
@@ -148,7 +152,7 @@ impl Connections {
             }
             None => return None,
         };
-        self.shared += usize::from(key == key.shared());
+        self.shared += usize::from(key.is_shared());
         self.by_key.insert(key, id);
         Some(id)
     }
@@ -157,7 +161,7 @@ impl Connections {
     /// kept for the next one.
     pub fn remove(&mut self, id: u32) {
         let key = self.at(id).key;
-        self.shared -= usize::from(key == key.shared());
+        self.shared -= usize::from(key.is_shared());
         self.by_key.remove(&key);
         self.unused.push(id);
     }
