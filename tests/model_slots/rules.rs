@@ -395,7 +395,7 @@ fn a_link_that_is_down_frees_its_senders_slots_and_a_restart_all() {
         assert_eq!(book.pending().count(), 2);
         assert_eq!(send(&mut book, A, B, 1), Arrival::Rogue, "nobody is known there");
 
-        book.restart();
+        book.restart(2);
         assert_eq!(book.epoch(), 2);
         assert_eq!([0, 1, 2].map(|port| registers(&book, port)), [(0, 0), (0, 1), (0, 0)], "what is queued is");
         assert_eq!((book.pending().count(), book.next_deadline()), (0, None));
@@ -404,7 +404,7 @@ fn a_link_that_is_down_frees_its_senders_slots_and_a_restart_all() {
         assert_eq!(book.reset(A, Some(C), &rst(2, 1, 3)), None, "a message of the old start");
     }
     let mut last = SlotBook::new(&CONFIG, u16::MAX).unwrap();
-    last.restart();
+    last.restart(0);
     assert_eq!(last.epoch(), 1, "0 stands for none");
 }
 

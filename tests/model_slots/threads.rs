@@ -225,3 +225,15 @@ fn requests_data_and_departures_on_several_threads_leave_nothing_reserved() {
         assert_eq!(book.next_deadline(), None);
     }
 }
+
+/// A port is told of 512 grants at once, whichever pipes tell it, and then of one a slot.
+#[test]
+fn pipes_together_announce_no_more_than_one() {
+    let book = shared(SlotMode::Counter);
+    let announced = |now| {
+        let announce = || book.with(|book| book.may_announce(now, PortId(1)));
+        on_threads(4, |_, _| (0..400).filter(|_| announce()).count()).into_iter().sum::<usize>()
+    };
+    assert_eq!([announced(NOW), announced(NOW), announced(NOW + 100 * SLOT + SLOT / 2)], [512, 0, 100]);
+    assert!(book.with(|book| book.may_announce(NOW, PortId(2))), "another port has its own");
+}

@@ -401,7 +401,7 @@ impl Sim {
                 }
             }
             Event::Message(host, flow) => self.message(host, flow),
-            Event::Restart => self.book.restart(),
+            Event::Restart => self.book.restart(self.book.epoch() + 1),
             Event::Crash(host) => self.stations[usize::from(host)].alive = false,
         }
     }

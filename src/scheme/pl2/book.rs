@@ -3,10 +3,13 @@ use super::deadlines::Deadlines;
 use super::mode::{Offer, Schedule, SlotMode, Way};
 use super::stats::{Pending, PortSlots, SlotCounters};
 use super::table::{Connection, Reservation, Table, not_after};
+use crate::fabric::reply::RateLimit;
 use crate::id::{MAX_PORTS, PortId};
 use crate::time::{Instant, SECONDS};
 use crate::wire::pl2::{Control, Kind, NO_ROUTE, Shim};
 
+/// NTF that may be sent by one port at once: as many as 64 hosts have reservations by default.
+const NTF_BURST: u32 = 512;
 /// How long the network may keep a copy of a request that is not to be taken for a new sender's, in nanoseconds.
 const COPY_LIFE: u64 = SECONDS;
 
@@ -73,6 +76,8 @@ pub struct SlotBook {
     schedule: Schedule,
     table: Table,
     deadlines: Deadlines,
+    /// NTF that may be sent by each port: one a slot in the long run, as each is about a slot at least.
+    told: Vec<RateLimit>,
 }
 
 impl SlotBook {
@@ -83,6 +88,8 @@ impl SlotBook {
     /// See [`BookConfig::validate`].
     pub fn new(config: &BookConfig, epoch: u16) -> Result<Self, BookConfigError> {
         config.validate()?;
+        let slots_a_second = SECONDS / u64::from(config.slot_ns);
+        let told = RateLimit::new(slots_a_second.min(u32::MAX.into()) as u32, NTF_BURST);
         Ok(SlotBook {
             config: *config,
             epoch: epoch.max(1),
@@ -90,6 +97,7 @@ impl SlotBook {
             schedule: Schedule::new(config.mode),
             table: Table::new(config.max_pending.into()),
             deadlines: Deadlines::default(),
+            told: vec![told; MAX_PORTS],
         })
     }
 
@@ -127,6 +135,12 @@ impl SlotBook {
         let ntf = Control { kind: Kind::Ntf, ..grant };
         let notify = granted.ok().filter(|_| self.config.notify).map(|(output, _)| (output, ntf));
         Answer { grant, notify }
+    }
+
+    /// Whether an NTF may be sent by `output` now, and counts it. Requests that are sent again, or given back, are no
+    /// slots of the receiver's: without a limit they could fill its link.
+    pub fn may_announce(&mut self, now: Instant, output: PortId) -> bool {
+        self.told[output.index()].allow(now)
     }
 
     fn try_reserve(
@@ -369,10 +383,10 @@ impl SlotBook {
         self.schedule.clear_input(port);
     }
 
-    /// The switch starts anew: nothing is reserved, nobody is known, and the start number is the next. Frames that
+    /// The switch starts, for the `epoch`-th time, 0 taken as 1: nothing is reserved and nobody is known. Frames that
     /// are queued nevertheless are still counted. What was counted stays (rule 10).
-    pub fn restart(&mut self) {
-        self.epoch = self.epoch.wrapping_add(1).max(1);
+    pub fn restart(&mut self, epoch: u16) {
+        self.epoch = epoch.max(1);
         self.schedule = Schedule::new(self.config.mode);
         self.table.clear();
         self.deadlines.clear();

@@ -35,7 +35,6 @@ use super::book::Arrival;
 use super::config::BookConfig;
 use super::host::{HostConfig, HostConfigError};
 use crate::counters::DropReason;
-use crate::fabric::reply::RateLimit;
 use crate::fabric::view::SchemeTable;
 use crate::fabric::{RackScheduler, SchemePort, Stations};
 use crate::frame::Frame;
@@ -51,8 +50,6 @@ pub use shared::{Book, SharedBook};
 
 /// How long a host that reserves by itself may be silent, in nanoseconds; it may also be twice as long.
 const SILENCE: u64 = SECONDS;
-/// NTF that may be sent by one port at once: as many as 64 hosts have reservations by default.
-const NTF_BURST: u32 = 512;
 
 /// How PL2 runs on a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -89,8 +86,6 @@ pub struct Rack {
     unscheduled: [u64; MAX_PORTS],
     /// Frames that agents would have taken, but they are longer than a slot.
     oversized: u64,
-    /// NTF that may be sent by each port: one a slot in the long run, as each is about a slot at least.
-    told: Vec<RateLimit>,
     /// NTF that were sent, and those that were not.
     announced: u64,
     unannounced: u64,
@@ -120,7 +115,6 @@ impl Rack {
             unscheduled: [0; MAX_PORTS],
             next: None,
             oversized: 0,
-            told: vec![announcements(&config.book); MAX_PORTS],
             announced: 0,
             unannounced: 0,
         })
@@ -199,9 +193,8 @@ impl Rack {
             self.wake(next);
             return;
         }
-        // What can't be made now is lost as a frame can be: the switch takes back what it was about. Requests that are
-        // sent again, or given back, are no slots of the receiver's: without a limit they could fill its link.
-        if self.told[port.index()].allow(cx.now)
+        // What can't be made now is lost as a frame can be: the switch takes back what it was about.
+        if self.book.with(|book| book.may_announce(cx.now, port))
             && cx.outbox.has_room()
             && let Some(mut out) = cx.pool.alloc()
         {
@@ -435,18 +428,12 @@ impl RackScheduler for Rack {
     }
 
     fn start(&mut self, epoch: u16) {
-        self.book.start(&self.config.book, epoch);
+        self.book.start(epoch);
     }
 
     fn show(&self, _: Instant, queues: &TrafficManager) -> Vec<SchemeTable> {
         self.tables(queues)
     }
-}
-
-/// The limit on NTF by one port.
-fn announcements(book: &BookConfig) -> RateLimit {
-    let slots_a_second = SECONDS / u64::from(book.slot_ns.max(1));
-    RateLimit::new(slots_a_second.min(u32::MAX.into()) as u32, NTF_BURST)
 }
 
 /// Writes a message over what is in `frame`, which holds one at least.

@@ -46,14 +46,10 @@ impl Book {
     }
 
     /// Which start of the switch this is: see [`SharedBook::start`].
-    pub(super) fn start(&mut self, config: &BookConfig, epoch: u16) {
+    pub(super) fn start(&mut self, epoch: u16) {
         match self {
-            Book::Own(book) => {
-                if let Ok(new) = SlotBook::new(config, epoch) {
-                    **book = new;
-                }
-            }
-            Book::Shared(book) => book.start(config, epoch),
+            Book::Own(book) => book.restart(epoch),
+            Book::Shared(book) => book.start(epoch),
         }
     }
 
@@ -123,12 +119,10 @@ impl SharedBook {
     }
 
     /// Which start of the switch this is, as the first pipe says; they need not agree.
-    pub fn start(&self, config: &BookConfig, epoch: u16) {
+    pub fn start(&self, epoch: u16) {
         self.with_state(|state| {
-            if !state.is_started
-                && let Ok(book) = SlotBook::new(config, epoch)
-            {
-                (state.book, state.is_started) = (book, true);
+            if !std::mem::replace(&mut state.is_started, true) {
+                state.book.restart(epoch);
             }
         });
     }
