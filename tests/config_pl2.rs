@@ -102,6 +102,14 @@ fn what_is_unused_is_taken_back_when_no_honest_host_can_send_it_any_more() {
     assert_eq!(taken_back("100Mbit", "[pl2]\ngrace = \"3ms\"\n"), 3_000_000);
 }
 
+/// Who asks for longer bursts has no other key to write.
+#[test]
+fn an_agent_may_have_one_burst_outstanding_at_least() {
+    let outstanding = |table: &str| parse(&tor("", &[GIGABIT], table)).pl2.max_outstanding;
+    assert_eq!(["[pl2]", "[pl2]\nk = 32\n", "[pl2]\nk = 64\n"].map(outstanding), [32, 32, 64]);
+    assert_eq!(outstanding("[pl2]\nk = 64\nmax_outstanding = 100\n"), 100);
+}
+
 #[test]
 fn a_slot_is_a_full_frame_of_the_host_ports() {
     let slot = |rates: &[&str], mtus: &[u16]| {

@@ -52,9 +52,9 @@ pub(super) struct HostArgs {
     #[arg(long, value_name = "D", default_value_t = 1)]
     depth: u8,
     /// Most slots of all connections that are asked for and have not left; times the senders, what the
-    /// switch may have to queue
-    #[arg(long, value_name = "SLOTS", default_value_t = 32)]
-    max_outstanding: u32,
+    /// switch may have to queue [default: 32, or K if that is more]
+    #[arg(long, value_name = "SLOTS")]
+    max_outstanding: Option<u32>,
     /// Frames of up to so many bytes go unscheduled if nothing of their connection waits; 0 = none
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     bypass: u16,
@@ -115,6 +115,7 @@ pub(super) fn host(args: HostArgs) -> Outcome {
         (false, true) => Addressing::Move,
         (false, false) => Addressing::Give { addresses: args.address, gateways: args.via },
     };
+    let default = HostConfig::default();
     let options = AgentOptions {
         uplink: args.uplink,
         tap: args.tap,
@@ -124,13 +125,13 @@ pub(super) fn host(args: HostArgs) -> Outcome {
             max_burst: args.k,
             fixed_k: args.fixed_k,
             depth: args.depth,
-            max_outstanding: args.max_outstanding,
+            max_outstanding: args.max_outstanding.unwrap_or(default.max_outstanding.max(args.k.into())),
             rtt_comp: args.rtt_comp.0,
             bypass_bytes: args.bypass,
             late_max: args.late_max,
             max_queue: args.max_queue,
             max_parked: args.max_parked,
-            ..HostConfig::default()
+            ..default
         },
         unscheduled: args.unscheduled,
         addressing,

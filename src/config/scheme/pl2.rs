@@ -71,7 +71,7 @@ pub struct Pl2Options {
     /// D, most reservations of a connection at once ([`DEPTH`]). Default 1. This and what follows is of the
     /// switch's agents.
     pub depth: u8,
-    /// Most slots of one port that are asked for and not used ([`OUTSTANDING`]). Default 32.
+    /// Most slots of one port that are asked for and not used, `k` and more ([`OUTSTANDING`]). Default 32, or `k` if that is more.
     pub max_outstanding: u32,
     /// Taken off each wait, up to [`MAX_ROUND_TRIP`]. Default 0.
     pub rtt_comp: Duration,
@@ -221,10 +221,11 @@ impl FilePl2 {
         };
         let mut reader = super::super::file::Reader::new(Table::Pl2, None, found);
         let time = |text: &str| text.parse::<Duration>();
+        let k = reader.int("k", table.k, SLOTS).unwrap_or(default.k);
         Pl2Options {
             enabled: table.enabled.unwrap_or(true),
             mode: table.mode.unwrap_or(default.mode),
-            k: reader.int("k", table.k, SLOTS).unwrap_or(default.k),
+            k,
             tags: reader.int("tags", table.tags, TAGS).unwrap_or(default.tags),
             notify: table.notify.unwrap_or(default.notify),
             agent: table.agent.unwrap_or(default.agent),
@@ -232,7 +233,7 @@ impl FilePl2 {
             depth: reader.int("depth", table.depth, DEPTH).unwrap_or(default.depth),
             max_outstanding: reader
                 .int("max_outstanding", table.max_outstanding, OUTSTANDING)
-                .unwrap_or(default.max_outstanding),
+                .unwrap_or(default.max_outstanding.max(k.into())),
             rtt_comp: reader.text("rtt_comp", table.rtt_comp, time).unwrap_or(default.rtt_comp),
             bypass_bytes: reader
                 .text("bypass_bytes", table.bypass_bytes, |text| text.parse::<Bytes>())
