@@ -187,6 +187,17 @@ fn late_bursts_are_sent_where_slots_are_counted_and_given_up_where_they_go_by_a_
     }
 }
 
+/// A host of the real world is never exact. With no slot of patience it would ask for ever.
+#[test]
+fn by_a_clock_a_burst_may_start_within_its_slot_however_little_is_late() {
+    for (lateness, sent) in [(1, 1), (SLOT, 1), (SLOT + 1, 0)] {
+        let (mut rig, rsv) = asked(HostConfig { late_max: 0, ..HostConfig::default() });
+        rig.control(0, &Control { flags: CLOCK, ..grant(&rsv, (1, 0), 1) });
+        rig.poll(SLOT + lateness);
+        assert_eq!((rig.frames().len(), rig.host.stats().counters.given_up), (sent, 1 - sent as u64), "{lateness} ns");
+    }
+}
+
 /// Design, 2.4: two windows of one host meet; the second burst waits for the link, which makes it late by 20 slots.
 #[test]
 fn a_burst_that_waits_for_the_link_is_as_late_as_it_starts() {

@@ -30,7 +30,7 @@ pub struct HostConfig {
     pub rtt_comp: u64,
     /// Frames of up to so many bytes are sent unscheduled if nothing of their connection waits. 0: none.
     pub bypass_bytes: u16,
-    /// Slots after its time at which a burst is late.
+    /// Slots after its time at which a burst is late; where slots go by the clock, at least 1.
     pub late_max: u32,
     /// Most connections with something queued or reserved: 1 to [`MAX_CONNECTIONS`].
     pub max_connections: u16,
