@@ -72,6 +72,10 @@ impl TapDevice {
     /// No privilege, no TUN driver, or there is an interface of that name.
     pub fn create(name: &str, mac: MacAddr, mtu: u16) -> Result<TapDevice, AgentError> {
         let failed = |cause| AgentError::Tap { name: name.into(), cause };
+        // The kernel would choose a name.
+        if name.is_empty() || name.contains('%') {
+            return Err(failed(Errno::EINVAL.into()));
+        }
         // A persistent TAP would be taken over, and stay.
         if nix::net::if_::if_nametoindex(name).is_ok() {
             return Err(failed(Errno::EEXIST.into()));
@@ -89,7 +93,7 @@ impl TapDevice {
 }
 
 pub(super) fn remedy(cause: &io::Error) -> &'static str {
-    const NAME: &str = "use a name of at most 15 bytes, without `/` and spaces";
+    const NAME: &str = "use a name of 1 to 15 bytes, without `/`, `%` and spaces";
     match cause.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EPERM | Errno::EACCES) => "run it as root, or with CAP_NET_ADMIN",
         Some(Errno::EEXIST | Errno::EBUSY) => "choose another name with --tap, or remove the one that is there",

@@ -153,6 +153,7 @@ pub(super) fn host(args: HostArgs) -> Outcome {
         shown: if args.json { json } else { text },
         kept: json,
     };
+    sinks.check()?;
     // Threads come after privileges are given up.
     let writer = OnceCell::new();
     let ready = |first: &AgentReport| {
@@ -163,7 +164,7 @@ pub(super) fn host(args: HostArgs) -> Outcome {
                 stop.store(true, Ordering::Relaxed);
             });
         }
-        sinks.keep(first);
+        sinks.keep(first, false);
         let _ = writer.set(Writer::start(sinks.clone()));
         info!(uplink = options.uplink, tap = options.tap, "ready");
     };

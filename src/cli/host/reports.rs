@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 
 use crate::agent::AgentReport;
+use crate::cli::Failure;
 
 /// How long the last report may take to be written.
 const LAST: Duration = Duration::from_secs(1);
@@ -29,17 +30,31 @@ pub(super) struct Sinks {
 }
 
 impl Sinks {
-    /// Keeps `report` in the file.
-    pub fn keep(&self, report: &AgentReport) {
-        if let Some(path) = &self.file
-            && let Err(error) = replace(path, &(self.kept)(report))
+    /// Whether a report can be kept: before anything is done.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self) -> Result<(), Failure> {
+        let Some(path) = &self.file else { return Ok(()) };
+        let new = beside(path);
+        let remedy = "make its directory, or choose another file";
+        let failed = |cause| Failure::misuse(format!("report `{}`: {cause}; {remedy}", path.display()));
+        fs::write(&new, "").and_then(|()| fs::remove_file(new)).map_err(failed)
+    }
+
+    /// Keeps `report` in the file, and says so if it can't, but not `again`; whether it can't.
+    pub fn keep(&self, report: &AgentReport, again: bool) -> bool {
+        let Some(path) = &self.file else { return false };
+        let kept = replace(path, &(self.kept)(report));
+        if let Err(error) = &kept
+            && !again
         {
             warn!(path = %path.display(), %error, "the report is not kept");
         }
+        kept.is_err()
     }
 
-    fn write(&self, report: &AgentReport, is_last: bool) -> io::Result<()> {
-        self.keep(report);
+    fn show(&self, report: &AgentReport, is_last: bool) -> io::Result<()> {
         match self.print || is_last {
             true => writeln!(io::stdout(), "{}", (self.shown)(report)),
             false => Ok(()),
@@ -64,8 +79,10 @@ impl Writer {
         let (reports, queue) = mpsc::sync_channel(1);
         let (done, written) = mpsc::sync_channel(1);
         thread::Builder::new().name("weft-reports".into()).spawn(move || {
+            let mut is_lost = false;
             for (report, is_last) in queue {
-                let outcome = sinks.write(&report, is_last);
+                is_lost = sinks.keep(&report, is_lost);
+                let outcome = sinks.show(&report, is_last);
                 if is_last {
                     let _ = done.send(outcome);
                 }
@@ -98,9 +115,14 @@ impl Writer {
     }
 }
 
+/// What is written before it takes the place of the file.
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("new")
+}
+
 /// Whole or not at all, for who reads it meanwhile.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let new = path.with_extension("new");
+    let new = beside(path);
     fs::write(&new, format!("{text}\n"))?;
     fs::rename(new, path)
 }
