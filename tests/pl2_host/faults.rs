@@ -7,7 +7,7 @@ use weft::wire::pl2::{Control, Flags, Kind};
 use super::{Rig, SLOT, grant, key, message, refusal};
 
 const RETRY: Flags = Flags { retry: true, nack: false, clock: false, window: false };
-const CLOCK: Flags = Flags { retry: false, nack: false, clock: true, window: false };
+pub const CLOCK: Flags = Flags { retry: false, nack: false, clock: true, window: false };
 
 /// A rig with one frame for flow 1, and its request at time 0.
 fn asked(config: HostConfig) -> (Rig, Control) {

@@ -292,8 +292,10 @@ impl Sim {
         station.host.poll(Instant(now), |action| actions.push(action));
         let mut late = None;
         for action in actions {
+            let is_clear = self.stations[usize::from(host)].left.iter().all(|left| *left <= now);
             match action {
-                Action::Send { dst, control } => {
+                Action::SendIfClear { .. } if !is_clear => {}
+                Action::Send { dst, control } | Action::SendIfClear { dst, control } => {
                     // A flow asks again when its burst has really left, which jitter makes later than it thinks.
                     let at = now.max(self.left_of(host, &control));
                     self.send(

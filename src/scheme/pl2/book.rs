@@ -314,7 +314,12 @@ impl SlotBook {
         };
         self.counters(ingress).releases += 1;
         self.table.reservation(id).released = true;
-        Some(self.return_some(id, rel.k))
+        let Reservation { owner, .. } = *self.table.reservation(id);
+        let taken = self.return_some(id, rel.k);
+        // Its frames came, as those of what was taken back before.
+        let connection = self.table.connection(owner);
+        connection.late = connection.late.saturating_sub(taken.into());
+        Some(taken)
     }
 
     fn reservation_of(&mut self, ingress: PortId, control: &Control) -> Option<u32> {

@@ -16,6 +16,8 @@ pub(super) struct Connection {
     pub history: History,
     /// Whether the switch has answered anything of this place.
     pub heard: bool,
+    /// Number and slots of the last burst that has left, if the switch was not told since that it has.
+    pub left: Option<(u32, u16)>,
     /// Not to ask before.
     pub back_off: Instant,
     /// Refusals in a row.
@@ -143,6 +145,7 @@ impl Connections {
                     reservations: VecDeque::with_capacity(self.depth),
                     history: History::default(),
                     heard: false,
+                    left: None,
                     back_off: Instant::ZERO,
                     nacks: 0,
                     in_turn: false,

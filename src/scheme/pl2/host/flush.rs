@@ -10,7 +10,7 @@ use crate::wire::pl2::Kind;
 
 impl<T> Host<T> {
     /// Takes back what waits in the connections that `which` picks, each one's frames in their order, and gives back
-    /// with the next [`Host::poll`] what they have asked for or were granted (rule 11). What is leaving, leaves.
+    /// with the next [`Host::poll`] what they have asked for or were granted (rule 12). What is leaving, leaves.
     ///
     /// A request that is still on its way is given back behind it: links keep their order. A grant that
     /// comes after is not given back twice.
@@ -56,9 +56,10 @@ impl<T> Host<T> {
         self.timers.clear();
         self.turns.clear();
         self.releases.clear();
+        self.reclaims.clear();
         self.receiver = Receiver::new(self.config.max_expected);
         self.rtt = Rtt::default();
-        (self.outstanding, self.epoch) = (0, 0);
+        (self.outstanding, self.unused, self.epoch) = (0, 0, 0);
         (self.link_free, self.epoch_since) = (Instant::ZERO, Instant::ZERO);
     }
 }

@@ -1,6 +1,7 @@
 //! What a host makes of the switch's messages.
 
 use super::super::config::lateness;
+use super::receiver::named;
 use super::reservation::{Reservation, State};
 use super::sender::Host;
 use super::{HostConfig, Refused};
@@ -53,10 +54,10 @@ impl<T> Host<T> {
         };
         connection.heard = true;
         let Reservation { k: asked, state, .. } = connection.reservations[at];
-        let (is_new, retried) = match state {
-            State::Asked { retries, .. } => (true, retries > 0),
-            State::Granted { t_sw: known, .. } => (t_sw > known, true),
-            State::Leaving { .. } => (false, false),
+        let (is_new, retried, ahead) = match state {
+            State::Asked { retries, ahead, .. } => (true, retries > 0, Some(ahead)),
+            State::Granted { t_sw: known, .. } => (t_sw > known, true, None),
+            State::Leaving { .. } => (false, false, None),
         };
         if !is_new {
             self.stats.counters.stale += 1;
@@ -77,6 +78,13 @@ impl<T> Host<T> {
             connection.reservations[at] = Reservation { seq, k, state };
             connection.nacks = 0;
             self.stats.counters.grants += 1;
+            // Where slots are counted, more than the host can have is of frames that were lost.
+            if !clocked
+                && ahead.is_some_and(|ahead| grant.t_in > ahead)
+                && let Some((seq, k)) = connection.left.take()
+            {
+                self.reclaims.push_back((connection.key.dst, named(Kind::Rel, id, seq, epoch, k)));
+            }
         } else {
             self.stats.counters.nacks += 1;
             connection.reservations.remove(at);

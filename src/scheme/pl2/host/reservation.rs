@@ -9,6 +9,8 @@ pub(super) enum State {
         again: Instant,
         /// How often it was asked again.
         retries: u8,
+        /// Most slots of this host that the switch may have had reserved when the request came, its own left out.
+        ahead: u32,
     },
     /// Granted, not used.
     Granted {
@@ -20,8 +22,13 @@ pub(super) enum State {
         /// Slots go by the switch's clock: what is late is in others' slots.
         clocked: bool,
     },
-    /// Used; its frames have all left by then.
-    Leaving { until: Instant },
+    /// Used.
+    Leaving {
+        /// Its frames have all left by then.
+        until: Instant,
+        /// Slots that were granted and not needed.
+        unused: u16,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

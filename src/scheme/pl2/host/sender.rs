@@ -45,6 +45,14 @@ pub enum Action<T> {
         /// What goes behind its addresses.
         shim: Shim,
     },
+    /// Send a message as by [`Action::Send`], but only if all frames that were released before have left. If not, it is
+    /// not needed, or will be again.
+    SendIfClear {
+        /// Its destination.
+        dst: MacAddr,
+        /// What it says.
+        control: Control,
+    },
 }
 
 /// A host at one port of the switch. `T` stands for a frame. The rules are those of [the module](super).
@@ -68,6 +76,8 @@ pub struct Host<T> {
     pub(super) turns: VecDeque<u32>,
     /// Slots that are asked for, granted, or leaving.
     pub(super) outstanding: u32,
+    /// Slots of those that are leaving which they don't need: the switch learns that from their last frames.
+    pub(super) unused: u32,
     /// When what was released has left, by the host's own account.
     pub(super) link_free: Instant,
     pub(super) rtt: Rtt,
@@ -75,6 +85,8 @@ pub struct Host<T> {
     pub(super) epoch: u16,
     pub(super) epoch_since: Instant,
     pub(super) releases: VecDeque<(MacAddr, Control)>,
+    /// REL for bursts that have left, and of which the switch may still have something.
+    pub(super) reclaims: VecDeque<(MacAddr, Control)>,
     pub(super) receiver: Receiver,
     pub(super) stats: HostStats,
 }
@@ -93,11 +105,13 @@ impl<T> Host<T> {
             timers: Deadlines::default(),
             turns: VecDeque::with_capacity(config.max_connections.into()),
             outstanding: 0,
+            unused: 0,
             link_free: Instant::ZERO,
             rtt: Rtt::default(),
             epoch: 0,
             epoch_since: Instant::ZERO,
             releases: VecDeque::with_capacity(RELEASES),
+            reclaims: VecDeque::with_capacity(RELEASES),
             receiver: Receiver::new(config.max_expected),
             stats: HostStats::new(),
         })
@@ -146,6 +160,10 @@ impl<T> Host<T> {
         self.stats.counters.released += self.releases.len() as u64;
         for (dst, control) in self.releases.drain(..) {
             out(Action::Send { dst, control: Control { t_tx: now.0, ..control } });
+        }
+        self.stats.counters.reclaims += self.reclaims.len() as u64;
+        for (dst, control) in self.reclaims.drain(..) {
+            out(Action::SendIfClear { dst, control: Control { t_tx: now.0, ..control } });
         }
         let resets = &mut self.stats.counters.resets;
         self.receiver.poll(now, |dst, control| {
@@ -232,7 +250,7 @@ impl<T> Host<T> {
         let due = connection.reservations.iter().enumerate().filter_map(|(i, r)| match r.state {
             State::Asked { again, .. } => Some(again),
             State::Granted { due, .. } => (Some(i) == first_unused).then_some(due),
-            State::Leaving { until } => Some(until),
+            State::Leaving { until, .. } => Some(until),
         });
         let mut next = due.min();
         if connection.back_off > now && connection.uncovered() > 0 {
@@ -253,19 +271,22 @@ impl<T> Host<T> {
     /// Does one thing that is due at a connection.
     fn advance(&mut self, id: u32, now: Instant, out: &mut impl FnMut(Action<T>)) {
         let connection = self.connections.at(id);
-        while let Some(Reservation { k, state: State::Leaving { until }, .. }) =
+        while let Some(Reservation { seq, k, state: State::Leaving { until, unused } }) =
             connection.reservations.front().copied()
             && until <= now
         {
             connection.reservations.pop_front();
+            connection.left = Some((seq, k + unused));
             self.outstanding -= u32::from(k);
+            self.unused -= u32::from(unused);
         }
         let (dst, heard) = (connection.key.dst, connection.heard);
         let demand = demand(connection);
         for reservation in &mut connection.reservations {
-            if let State::Asked { again, retries } = &mut reservation.state
+            if let State::Asked { again, retries, ahead } = &mut reservation.state
                 && *again <= now
             {
+                *ahead = self.outstanding + self.unused - u32::from(reservation.k);
                 *retries = retries.saturating_add(1);
                 *again = self.rtt.again(now, *retries);
                 self.stats.counters.retries += 1;
@@ -331,10 +352,13 @@ impl<T> Host<T> {
         connection.history.mark(seq);
         counters.bursts += 1;
         counters.used_slots += u64::from(used);
-        counters.unused_slots += u64::from(k - used);
-        self.outstanding -= u32::from(k - used);
+        let unused = k - used;
+        counters.unused_slots += u64::from(unused);
+        self.outstanding -= u32::from(unused);
+        self.unused += u32::from(unused);
         self.link_free = start + (wire * u64::from(slot_ns)).div_ceil(slot_bytes);
-        connection.reservations[at] = Reservation { seq, k: used, state: State::Leaving { until: self.link_free } };
+        let state = State::Leaving { until: self.link_free, unused };
+        connection.reservations[at] = Reservation { seq, k: used, state };
     }
 
     /// Connections ask in turn, while there is anything left that may be asked for.
@@ -356,7 +380,8 @@ impl<T> Host<T> {
                 }
                 let k = k as u16;
                 let seq = connection.history.next();
-                let state = State::Asked { again: self.rtt.again(now, 0), retries: 0 };
+                let ahead = self.outstanding + self.unused;
+                let state = State::Asked { again: self.rtt.again(now, 0), retries: 0, ahead };
                 connection.reservations.push_back(Reservation { seq, k, state });
                 self.outstanding += u32::from(k);
                 self.stats.counters.requests += 1;

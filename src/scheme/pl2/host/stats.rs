@@ -41,6 +41,8 @@ pub struct HostCounters {
     pub given_up: u64,
     /// REL that were sent.
     pub released: u64,
+    /// REL that were due for bursts which had left and did not all come, and for others of which that could not be told.
+    pub reclaims: u64,
     /// Grants that another start of the switch made void.
     pub voided: u64,
     /// Other starts of the switch that were seen.

@@ -114,6 +114,8 @@ impl Edge {
                 }
                 nic.push_back((frame, meta, shim));
             }
+            // Nothing is lost on this way.
+            Action::SendIfClear { .. } => {}
         });
     }
 
