@@ -226,6 +226,12 @@ fn fabric(args: &UpArgs) -> Result<Fabric, Failure> {
         .or(args.fat_tree.map(|k| Shape::FatTree { k }))
         .or(args.rack.map(|hosts| Shape::Rack { hosts }))
         .expect("clap requires one");
+    if matches!(shape, Shape::Rack { .. }) && args.options.fault.is_some_and(|fault| !fault.is_none()) {
+        return Err(Failure::misuse(
+            "--fault is of links between switches, and a rack has none: take it out; `weft port fault HOST FAULT` makes \
+             a host's link bad when the lab is up",
+        ));
+    }
     shape.build(&args.options.fabric()?).map_err(Failure::misuse)
 }
 

@@ -126,7 +126,8 @@ impl Net {
             for frame in self.stations[i].sends(now) {
                 moved = true;
                 let is_data = frame.len() > FRAME_LEN;
-                if !self.loses() && !(is_data && self.loses_data) {
+                let is_lost = self.loses() || is_data && self.loses_data;
+                if !is_lost {
                     self.sent += u64::from(is_data);
                     self.rig.arrive(self.stations[i].port, &frame);
                 }
