@@ -264,6 +264,8 @@ fn a_lab_with_wrong_settings_is_misuse() {
     let (code, message) = up(&["--set", "p4te"]);
     assert_eq!(code, Some(2));
     assert!(message.contains("`p4te` sets no key: write TABLE.KEY=VALUE"), "{message}");
+    let (code, message) = lab_up(&["--rack", "3", "--fault", "loss=0.01"]);
+    assert!(code == Some(2) && message.starts_with("weft: --fault is of links between switches"), "{message}");
     // What depends on the fabric's rates.
     let (code, message) = up(&["--selector", "p4te", "--rate", "10Mbit", "--set", "p4te.burst=900us"]);
     assert_eq!(code, Some(2));
