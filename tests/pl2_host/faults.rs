@@ -1,7 +1,7 @@
 //! Lost, copied, late and refused answers, restarts, and what comes too late. Each expectation is from the design.
 
 use weft::scheme::pl2::host::{HostConfig, RTO_MAX, RTO_MIN};
-use weft::time::MILLIS;
+use weft::time::{Instant, MILLIS};
 use weft::wire::pl2::{Control, Flags, Kind};
 
 use super::{Rig, SLOT, grant, key, message, refusal};
@@ -196,6 +196,29 @@ fn by_a_clock_a_burst_may_start_within_its_slot_however_little_is_late() {
         rig.poll(SLOT + lateness);
         assert_eq!((rig.frames().len(), rig.host.stats().counters.given_up), (sent, 1 - sent as u64), "{lateness} ns");
     }
+}
+
+/// Slots of four seconds, 4 billion of them ahead: the connection waits, and all else is as it was.
+#[test]
+fn a_grant_for_the_end_of_time_keeps_its_own_connection_waiting_alone() {
+    const UPTIME: u64 = 100_000 * MILLIS;
+    let mut rig = Rig::new(HostConfig::default());
+    rig.enqueue(UPTIME, key(9, 1), 0..1);
+    let rsv = rig.only(UPTIME);
+    let absurd = Control { slot_ns: u32::MAX, ..grant(&rsv, (0, u32::MAX - 1), 1) };
+    rig.control(UPTIME, &absurd);
+    assert!(rig.poll(UPTIME).is_empty());
+    for round in 1..4 {
+        let now = UPTIME + round * MILLIS;
+        rig.enqueue(now, key(9, 2), round..round + 1);
+        let rsv = rig.only(now);
+        rig.control(now, &grant(&rsv, (0, 0), 1 + round));
+        rig.run(now + 10 * SLOT);
+        assert_eq!(rig.frames().len() as u64, round);
+    }
+    rig.host.withdraw(Instant(UPTIME), |_| true, |frame| assert_eq!(frame, 0));
+    rig.run(UPTIME + 10 * MILLIS);
+    assert_eq!((rig.host.parked(), rig.host.connections(), rig.next()), (0, 0, None));
 }
 
 /// Design, 2.4: two windows of one host meet; the second burst waits for the link, which makes it late by 20 slots.

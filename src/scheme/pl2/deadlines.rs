@@ -53,9 +53,11 @@ impl Deadlines {
         None
     }
 
-    /// `id` is due at `at`, before [`NEVER`], whether or not it had a deadline.
+    /// `id` is due at `at`, whether or not it had a deadline. [`NEVER`] is a nanosecond earlier, to be one: a grant may
+    /// name any time.
     #[inline]
     pub fn set(&mut self, id: u32, at: Instant) {
+        let at = at.min(NEVER - 1);
         if self.things.len() <= id as usize {
             self.things.resize(id as usize + 1, OVER);
         }
@@ -153,6 +155,7 @@ mod tests {
     fn op() -> impl Strategy<Value = Op> {
         prop_oneof![
             8 => (0u32..20, 0u64..30).prop_map(|(id, at)| Op::Set(id, at)),
+            1 => (0u32..20).prop_map(|id| Op::Set(id, u64::MAX)),
             4 => (0u32..20).prop_map(Op::Cancel),
             4 => (0u64..30).prop_map(Op::Due),
             1 => Just(Op::Clear),
@@ -168,7 +171,7 @@ mod tests {
                 match op {
                     Op::Set(id, at) => {
                         deadlines.set(id, Instant(at));
-                        model.insert(id, at);
+                        model.insert(id, at.min(u64::MAX - 1));
                     }
                     Op::Cancel(id) => {
                         if model.remove(&id).is_some() {
