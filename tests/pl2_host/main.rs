@@ -5,6 +5,7 @@
 
 mod faults;
 mod flush;
+mod hostile;
 mod lost;
 mod random;
 mod receivers;
