@@ -258,8 +258,7 @@ impl<P: Port, T: Tap> Agent<P, T> {
                 shim.emit((&mut frame[SHIM_START..SHIM_START + SHIM_LEN]).try_into().expect("so many bytes"));
                 uplink.release(now, frame);
             }
-            Action::SendIfClear { dst, control } if uplink.queued() == 0 => uplink.message(dst, control),
-            Action::SendIfClear { .. } => {}
+            Action::SendBehind { dst, control } => uplink.behind(dst, control),
         });
     }
 

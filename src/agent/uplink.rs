@@ -13,7 +13,8 @@ const MAX_MESSAGES: usize = 1024;
 /// Most unscheduled frames that wait for it.
 const MAX_BYPASS: usize = 1024;
 
-/// What leaves by the uplink, in three queues: messages, unscheduled frames, data.
+/// What leaves by the uplink, in three queues: messages, unscheduled frames, data. Some messages wait for data that was
+/// released before them.
 ///
 /// Data is paced to the slots' rate: a frame of n bytes on the wire, its shim not counted, takes n / slot_bytes of a
 /// slot, as in the host's own account, and frames of one burst follow each other. A frame that leaves late does
@@ -25,6 +26,8 @@ const MAX_BYPASS: usize = 1024;
 pub struct Uplink {
     mac: MacAddr,
     messages: VecDeque<(MacAddr, Control)>,
+    /// Messages that go behind data: when so many data frames have been handed to the port.
+    behind: VecDeque<(u64, MacAddr, Control)>,
     bypass: VecDeque<Frame>,
     data: VecDeque<Frame>,
     burst: Burst,
@@ -51,6 +54,7 @@ impl Uplink {
         Uplink {
             mac,
             messages: VecDeque::with_capacity(MAX_MESSAGES),
+            behind: VecDeque::with_capacity(MAX_MESSAGES),
             bypass: VecDeque::with_capacity(MAX_BYPASS),
             data: VecDeque::new(),
             burst: Burst::new(),
@@ -76,6 +80,18 @@ impl Uplink {
     pub fn message(&mut self, dst: MacAddr, control: Control) {
         if self.messages.len() < MAX_MESSAGES {
             self.messages.push_back((dst, control));
+        } else {
+            self.messages_dropped += 1;
+        }
+    }
+
+    /// A message to `dst` is to be sent behind the data that was released before.
+    #[inline]
+    pub fn behind(&mut self, dst: MacAddr, control: Control) {
+        if self.behind.len() < MAX_MESSAGES {
+            let expedited = self.bypass.iter().filter(|frame| Shim::read(frame).is_ok()).count();
+            let released = self.data_sent + (expedited + self.data.len()) as u64;
+            self.behind.push_back((released, dst, control));
         } else {
             self.messages_dropped += 1;
         }
@@ -137,12 +153,14 @@ impl Uplink {
     }
 
     fn next(&mut self, now: Instant, pool: &mut Pool) -> Option<Frame> {
-        if let Some((dst, control)) = self.messages.front()
+        if let Some((dst, control)) = self.first_message()
             && let Some(mut frame) = pool.alloc()
         {
             frame.set_len(pl2::FRAME_LEN);
-            control.emit(*dst, self.mac, frame.first_chunk_mut().expect("a chunk holds a shortest frame"));
-            self.messages.pop_front();
+            control.emit(dst, self.mac, frame.first_chunk_mut().expect("a chunk holds a shortest frame"));
+            if self.messages.pop_front().is_none() {
+                self.behind.pop_front();
+            }
             self.messages_sent += 1;
             return Some(frame);
         }
@@ -162,6 +180,13 @@ impl Uplink {
         Some(frame)
     }
 
+    /// The next message that may leave, of those that wait for no data first.
+    #[inline]
+    fn first_message(&self) -> Option<(MacAddr, Control)> {
+        let behind = || self.behind.front().filter(|(released, ..)| *released <= self.data_sent);
+        self.messages.front().copied().or_else(|| behind().map(|(_, dst, control)| (*dst, *control)))
+    }
+
     /// When the next data frame may leave; `None` if there is none.
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -171,7 +196,7 @@ impl Uplink {
     /// Whether anything waits that room in the TX ring would let go.
     #[inline]
     pub fn is_waiting(&self) -> bool {
-        !self.messages.is_empty() || !self.bypass.is_empty()
+        self.first_message().is_some() || !self.bypass.is_empty()
     }
 
     /// Frames that wait: unscheduled ones and data.
@@ -193,6 +218,7 @@ impl Uplink {
             pool.free(frame);
         }
         self.messages.clear();
+        self.behind.clear();
         queued
     }
 }

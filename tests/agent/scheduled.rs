@@ -98,6 +98,34 @@ fn where_room_is_short_messages_leave_first_and_data_last() {
     rig.close();
 }
 
+/// What the switch still has of a burst is given back (design, 3e) behind the data that was released before, or that
+/// might be what the switch waits for.
+#[test]
+fn slots_of_a_lost_burst_are_given_back_behind_the_data_that_was_released() {
+    let mut rig = Rig::new(HostConfig::default(), 64);
+    (0..5).for_each(|number| rig.send(&packet(2, 0, number, 1514)));
+    (0..4).for_each(|number| rig.send(&packet(2, 1, number, 1514)));
+    let asked = messages(&rig.pass(0));
+    let [(_, rsv), (_, other)] = asked[..] else { panic!("{asked:?}") };
+    rig.answer(mac(2), &grant(&rsv, (0, 0), 1));
+    rig.answer(mac(2), &grant(&other, (4, 0), 2));
+    // The first burst has left, and is lost; the other one is on its way.
+    let left: Vec<_> = (0..5).flat_map(|slot| rig.pass(slot * SLOT)).collect();
+    let (again, data) = (messages(&left)[0].1, left.len() - 1);
+    assert_eq!((again.conn, again.seq, data), (rsv.conn, 2, 5));
+    // Four slots of the other one, and four that are of nothing any more.
+    rig.answer(mac(2), &grant(&again, (8, 0), 3));
+    let mut left = vec![];
+    while let Some(at) = rig.next().filter(|at| *at <= 20 * SLOT) {
+        left.extend(rig.pass(at));
+    }
+    let what = |frame: &Vec<u8>| messages(std::slice::from_ref(frame)).first().map(|(_, control)| *control);
+    let left: Vec<_> = left.iter().map(what).collect();
+    let [None, None, None, Some(rel), None] = left[..] else { panic!("{left:?}") };
+    assert_eq!((rel.kind, rel.conn, rel.seq, rel.k, rel.epoch), (Kind::Rel, rsv.conn, 1, 4, 1));
+    rig.close();
+}
+
 #[test]
 fn what_comes_by_the_uplink_is_for_applications_unless_it_is_a_message() {
     let mut rig = Rig::new(HostConfig { max_expected: 0, ..HostConfig::default() }, 64);

@@ -66,12 +66,11 @@ impl Station {
                     frame.splice(12..12, bytes);
                     data.push_back(frame);
                 }
-                Action::SendIfClear { dst, control } if data.is_empty() => {
+                Action::SendBehind { dst, control } => {
                     let mut frame = [0; FRAME_LEN];
                     control.emit(dst, mac(*port), &mut frame);
-                    messages.push_back(frame.to_vec());
+                    data.push_back(frame.to_vec());
                 }
-                Action::SendIfClear { .. } => {}
             }
         });
         let mut sent = vec![];

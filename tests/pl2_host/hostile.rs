@@ -112,7 +112,7 @@ proptest! {
                         out.push(frame);
                     }
                     Action::Send { control, .. } if control.kind == Kind::Rsv => asked.push(control),
-                    Action::Send { .. } | Action::SendIfClear { .. } => {}
+                    Action::Send { .. } | Action::SendBehind { .. } => {}
                 }),
                 Step::Move(by) => now = now.saturating_add_signed(by).min(u64::MAX / 2),
                 Step::Withdraw(flow) => host.withdraw(Instant(now), |k| *k == key(flow % 2, flow.into()), |frame| {

@@ -75,7 +75,7 @@ impl Rig {
         self.sent.clear();
         let Rig { host, sent, released } = self;
         host.poll(Instant(now), |action| match action {
-            Action::Send { dst, control } | Action::SendIfClear { dst, control } => sent.push((dst, control)),
+            Action::Send { dst, control } | Action::SendBehind { dst, control } => sent.push((dst, control)),
             Action::Release { frame, shim } => released.push((now, frame, shim)),
         });
         &self.sent

@@ -111,7 +111,7 @@ impl Model {
         self.host.poll(Instant(self.now), |action| actions.push(action));
         for action in actions {
             match action {
-                Action::Send { control, .. } | Action::SendIfClear { control, .. } => self.message(control),
+                Action::Send { control, .. } | Action::SendBehind { control, .. } => self.message(control),
                 Action::Release { frame, shim } => self.release(frame, shim.conn.into(), shim.closes, shim.last),
             }
         }

@@ -292,10 +292,13 @@ impl Sim {
         station.host.poll(Instant(now), |action| actions.push(action));
         let mut late = None;
         for action in actions {
-            let is_clear = self.stations[usize::from(host)].left.iter().all(|left| *left <= now);
             match action {
-                Action::SendIfClear { .. } if !is_clear => {}
-                Action::Send { dst, control } | Action::SendIfClear { dst, control } => {
+                Action::SendBehind { dst, control } => {
+                    let at = self.stations[usize::from(host)].left.iter().fold(now, |at, left| at.max(*left));
+                    let load = Load::Control { dst, src: mac(host), control };
+                    self.send(at + self.one_way(), Event::ToSwitch(host, load));
+                }
+                Action::Send { dst, control } => {
                     // A flow asks again when its burst has really left, which jitter makes later than it thinks.
                     let at = now.max(self.left_of(host, &control));
                     self.send(

@@ -45,9 +45,8 @@ pub enum Action<T> {
         /// What goes behind its addresses.
         shim: Shim,
     },
-    /// Send a message as by [`Action::Send`], but only if all frames that were released before have left. If not, it is
-    /// not needed, or will be again.
-    SendIfClear {
+    /// Send a message behind all frames that were released before.
+    SendBehind {
         /// Its destination.
         dst: MacAddr,
         /// What it says.
@@ -163,7 +162,7 @@ impl<T> Host<T> {
         }
         self.stats.counters.reclaims += self.reclaims.len() as u64;
         for (dst, control) in self.reclaims.drain(..) {
-            out(Action::SendIfClear { dst, control: Control { t_tx: now.0, ..control } });
+            out(Action::SendBehind { dst, control: Control { t_tx: now.0, ..control } });
         }
         let resets = &mut self.stats.counters.resets;
         self.receiver.poll(now, |dst, control| {

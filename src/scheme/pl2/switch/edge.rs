@@ -115,7 +115,7 @@ impl Edge {
                 nic.push_back((frame, meta, shim));
             }
             // Nothing is lost on this way.
-            Action::SendIfClear { .. } => {}
+            Action::SendBehind { .. } => {}
         });
     }
 
