@@ -4,8 +4,9 @@ use proptest::prelude::*;
 use weft::id::PortId;
 use weft::scheme::pl2::{Arrival, BookConfig, Pending, SlotBook};
 use weft::time::Instant;
-use weft::wire::pl2::{Control, Flags, Kind, Shim};
+use weft::wire::pl2::{Control, Kind, Shim};
 
+use super::said::{controls, number};
 use super::{CONFIG, MODES, book};
 
 const PORTS: u8 = 4;
@@ -25,28 +26,9 @@ enum Step {
     Restart(u16),
 }
 
-/// The ends of a number's range, small ones, and any.
-macro_rules! number {
-    ($t:ty) => {
-        prop_oneof![
-            4 => 0..4 as $t,
-            2 => <$t>::MAX - 2..=<$t>::MAX,
-            1 => (<$t>::MAX / 2 - 1)..=(<$t>::MAX / 2 + 2),
-            2 => any::<$t>(),
-        ]
-    };
-}
-
 fn control(kind: Kind) -> impl Strategy<Value = Control> {
-    let flags = any::<[bool; 4]>().prop_map(|[retry, nack, clock, window]| Flags { retry, nack, clock, window });
     // Some connections agree in what a shim has of their numbers.
-    let conn = prop_oneof![4 => 0u32..3, 2 => (0u32..80).prop_map(|i| i << 10), 1 => any::<u32>()];
-    let head = (flags, number!(u16), prop_oneof![3 => Just(1), 1 => number!(u16)]);
-    let name = (conn, number!(u32), number!(u32));
-    let times = (number!(u32), number!(u32), number!(u64), number!(u64), number!(u32));
-    (head, name, times).prop_map(move |((flags, k, epoch), (conn, seq, demand), (t_in, t_out, t_sw, t_tx, slot_ns))| {
-        Control { kind, flags, k, epoch, conn, seq, demand, t_in, t_out, t_sw, t_tx, slot_ns }
-    })
+    controls(Just(kind), prop_oneof![4 => 0u32..3, 2 => (0u32..80).prop_map(|i| i << 10), 1 => any::<u32>()])
 }
 
 fn step() -> impl Strategy<Value = Step> {

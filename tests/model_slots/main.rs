@@ -9,6 +9,9 @@
 //! - I9: after its deadline a dead sender is in nobody's way.
 //! - I13: requests on several threads get the slots of some order of them.
 
+#[path = "../said/mod.rs"]
+mod said;
+
 mod hostile;
 mod line;
 mod random;

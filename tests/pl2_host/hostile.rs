@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use weft::scheme::pl2::host::{Action, Enqueued, Host, HostConfig};
 use weft::time::Instant;
-use weft::wire::pl2::{Control, Flags, Kind, Shim};
+use weft::wire::pl2::{Control, Kind, Shim};
 
+use super::said::{controls, number};
 use super::{key, mac};
 
 #[derive(Clone, Debug)]
@@ -20,41 +21,10 @@ enum Step {
     Reset,
 }
 
-/// The ends of a number's range, small ones, and any.
-macro_rules! number {
-    ($t:ty) => {
-        prop_oneof![
-            4 => 0..4 as $t,
-            2 => <$t>::MAX - 2..=<$t>::MAX,
-            1 => (<$t>::MAX / 2 - 1)..=(<$t>::MAX / 2 + 2),
-            2 => any::<$t>(),
-        ]
-    };
-}
-
 fn control() -> impl Strategy<Value = Control> {
     use Kind::{Grt, Ntf, Rel, Rst, Rsv};
-    let kind = prop_oneof![8 => Just(Grt), 4 => Just(Ntf), 1 => prop::sample::select(vec![Rsv, Rst, Rel])];
-    let flags = any::<[bool; 4]>().prop_map(|[retry, nack, clock, window]| Flags { retry, nack, clock, window });
-    let head = (kind, flags, number!(u16), prop_oneof![3 => Just(1), 1 => number!(u16)]);
-    let name = (0u32..3, number!(u32), number!(u32));
-    let times = (number!(u32), number!(u32), number!(u64), number!(u64), number!(u32));
-    (head, name, times).prop_map(
-        |((kind, flags, k, epoch), (conn, seq, demand), (t_in, t_out, t_sw, t_tx, slot_ns))| Control {
-            kind,
-            flags,
-            k,
-            epoch,
-            conn,
-            seq,
-            demand,
-            t_in,
-            t_out,
-            t_sw,
-            t_tx,
-            slot_ns,
-        },
-    )
+    let kinds = prop_oneof![8 => Just(Grt), 4 => Just(Ntf), 1 => prop::sample::select(vec![Rsv, Rst, Rel])];
+    controls(kinds, 0u32..3)
 }
 
 fn step() -> impl Strategy<Value = Step> {

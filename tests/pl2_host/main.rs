@@ -3,6 +3,9 @@
 //! - I7: what is queued is sent, and only in slots that were granted, each once.
 //! - I10: nothing leaves before its grant's time, a connection's frames keep their order, and what comes in goes out.
 
+#[path = "../said/mod.rs"]
+mod said;
+
 mod faults;
 mod flush;
 mod hostile;
