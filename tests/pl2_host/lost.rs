@@ -67,6 +67,21 @@ fn nothing_is_given_back_that_may_be_under_way_or_another_ones() {
     }
 }
 
+/// Another connection's, which the host may have forgotten: they say nothing of the bursts that were sent since.
+#[test]
+fn slots_that_were_too_many_before_a_burst_are_not_its_own() {
+    let (mut rig, mut rsv) = sent_one();
+    // Two of its own are lost, and given back; then three of others show, and stay for a while.
+    for (round, (t_in, sent)) in (1..).zip([(2, 1), (0, 0), (3, 1), (3, 0), (3, 0), (0, 0), (4, 1)]) {
+        let now = (11 + 10 * round) * SLOT;
+        rig.control(now, &grant(&rsv, (t_in, 0), round + 1));
+        assert_eq!(rig.poll(now).len(), sent, "round {round}");
+        assert_eq!(rig.run(now + 5 * SLOT), []);
+        rig.enqueue(now + 5 * SLOT, key(9, 1), round + 2..round + 3);
+        rsv = rig.only(now + 5 * SLOT);
+    }
+}
+
 /// Slots that a burst did not need are the switch's until its last frame is there: until then no more is known.
 #[test]
 fn slots_that_a_burst_under_way_does_not_need_are_no_sign_of_a_loss() {

@@ -18,6 +18,8 @@ pub(super) struct Connection {
     pub heard: bool,
     /// Number and slots of the last burst that has left, if the switch was not told since that it has.
     pub left: Option<(u32, u16)>,
+    /// Slots that the switch had reserved for the host at the last grant, beyond what the host can have.
+    pub excess: u32,
     /// Not to ask before.
     pub back_off: Instant,
     /// Refusals in a row.
@@ -146,6 +148,7 @@ impl Connections {
                     history: History::default(),
                     heard: false,
                     left: None,
+                    excess: 0,
                     back_off: Instant::ZERO,
                     nacks: 0,
                     in_turn: false,

@@ -78,12 +78,15 @@ impl<T> Host<T> {
             connection.reservations[at] = Reservation { seq, k, state };
             connection.nacks = 0;
             self.stats.counters.grants += 1;
-            // Where slots are counted, more than the host can have is of frames that were lost.
-            if !clocked
-                && ahead.is_some_and(|ahead| grant.t_in > ahead)
-                && let Some((seq, k)) = connection.left.take()
-            {
-                self.reclaims.push_back((connection.key.dst, named(Kind::Rel, id, seq, epoch, k)));
+            if let Some(ahead) = ahead.filter(|_| !clocked) {
+                // Where slots are counted, more than the host can have is of frames that were lost: of this connection's
+                // if there were fewer before it sent them.
+                let before = std::mem::replace(&mut connection.excess, grant.t_in.saturating_sub(ahead));
+                if connection.excess > before
+                    && let Some((seq, k)) = connection.left.take()
+                {
+                    self.reclaims.push_back((connection.key.dst, named(Kind::Rel, id, seq, epoch, k)));
+                }
             }
         } else {
             self.stats.counters.nacks += 1;

@@ -36,9 +36,9 @@
 //!     the newest frame is not taken, but the first of a connection is, so that none can keep others from asking
 //!     (6, 7). From seven eighths of the connections on, new ones share queues with others to the same destination.
 //! 11. **Lost on its way**: a grant whose `t_in` is more than the host can have reserved tells of frames that never came
-//!     to the switch. Of the connection's last burst that has left, what the switch still has is given back (REL), behind
-//!     all that was sent: else the next bursts would be taken for it, and each wait for it, until its time is over. That
-//!     costs a message if it was another connection's (3e).
+//!     to the switch. If that is more than at the connection's grant before, what the switch still has of its last burst that
+//!     has left is given back (REL), behind all that was sent: else the next bursts would be taken for it, and each wait
+//!     for it, until its time is over. If another connection's was lost meanwhile, that costs a message (3e).
 //! 12. **Withdrawn**: an agent that stops, or learns that a destination can't be reserved, takes the frames back, and
 //!     what is asked for or granted is given back ([`Host::withdraw`]; 3e).
 
