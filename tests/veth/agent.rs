@@ -281,6 +281,7 @@ fn what_keeps_an_agent_from_starting_is_said_with_a_remedy_and_changes_nothing()
         (&["--uplink", "eth0", "--force", "--tap", "pl2-%d"], &["`pl2-%d`", "1 to 15 bytes"]),
         (&["--uplink", "eth0", "--force", "--tap", ""], &["``", "1 to 15 bytes"]),
         (&["--uplink", "eth0", "--force", "--report", "/nowhere/x.json"], &["`/nowhere/x.json`", "No such file"]),
+        (&["--uplink", "eth0", "--force", "--report", "/"], &["`/`", "is a directory"]),
         (&["--uplink", "eth0", "--force", "--mtu", "9000"], &["9000", "1500", "--mtu 1500"]),
         (&["--uplink", "eth0", "--force", "--depth", "17"], &["17", "1 to 16"]),
         (&["--uplink", "eth0", "--force", "--address", "10.1.0.1/24", "--via", "10.9.0.1"], &["10.9.0.1", "prefix"]),

@@ -38,7 +38,10 @@ impl Sinks {
         let Some(path) = &self.file else { return Ok(()) };
         let new = beside(path);
         let remedy = "make its directory, or choose another file";
-        let failed = |cause| Failure::misuse(format!("report `{}`: {cause}; {remedy}", path.display()));
+        let failed = |cause: io::Error| Failure::misuse(format!("report `{}`: {cause}; {remedy}", path.display()));
+        if path.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
         fs::write(&new, "").and_then(|()| fs::remove_file(new)).map_err(failed)
     }
 
