@@ -141,7 +141,11 @@ fn agent_config(options: &AgentOptions, device: &Device) -> Result<AgentConfig, 
              `ip link set {uplink} mtu {mtu}`"
         )));
     }
-    let mtu = u16::try_from(mtu).expect("an interface of AF_XDP has an MTU below 64 KiB");
+    let mtu = u16::try_from(mtu).map_err(|_| {
+        AgentError::Impossible(format!(
+            "an MTU of {mtu} of `{uplink}` is more than a frame can have: use --mtu 9216 or less"
+        ))
+    })?;
     let host = HostConfig { mtu, max_expected: 0, ..options.host };
     host.validate()?;
     Ok(AgentConfig { host, mac: device.mac, unscheduled: options.unscheduled.clone() })

@@ -233,6 +233,12 @@ fn a_burst_that_waits_for_the_link_is_as_late_as_it_starts() {
     }
     let sent = rig.run(0);
     assert_eq!((sent[0].1.kind, sent[0].1.conn, rig.frames().len()), (Kind::Rel, 1, 20));
+    // The switch would grant the same slots again, now, for ever. They are asked for when they can be used.
+    assert_eq!((sent.len(), rig.next()), (1, Some(20 * SLOT)));
+    let again = rig.only(20 * SLOT);
+    rig.control(20 * SLOT, &Control { flags: CLOCK, ..grant(&again, (0, 0), 2) });
+    rig.run(20 * SLOT);
+    assert_eq!((again.conn, again.seq, rig.frames().len()), (1, 2, 21));
 }
 
 /// A message of a host, one without a start or a slot's length, and one of a connection that never was.

@@ -22,7 +22,7 @@
 //!    also if a later one is due first (2.4, 7).
 //! 5. **Late** is what would start more than `late_max` slots after its time. Where slots are counted it is sent
 //!    nevertheless, since it is still counted; where they go by the clock, it is given back (REL) and asked for
-//!    again (2.5).
+//!    again (2.5), when the host's link is free.
 //! 6. **No answer** after four round trips, at least 1 ms: the request is sent again (RETRY), then after twice as
 //!    long, up to 16 ms, for as long as it takes (2.10).
 //! 7. **Refused** (NACK): asked for again under a new number, at once if it was a request sent again, whose

@@ -327,6 +327,8 @@ impl<T> Host<T> {
                 counters.given_up += 1;
                 counters.released += 1;
                 connection.reservations.remove(at);
+                // Not before the link is free: the slots that were given back may be granted at once, as late again.
+                connection.back_off = connection.back_off.max(self.link_free);
                 self.outstanding -= u32::from(k);
                 let rel = named(Kind::Rel, id, seq, self.epoch, k);
                 out(Action::Send { dst: connection.key.dst, control: Control { t_tx: now.0, ..rel } });
