@@ -35,6 +35,8 @@ pub struct Uplink {
     free_at: Instant,
     slot_ns: u32,
     slot_bytes: u32,
+    /// Data frames that were released: handed to the port by now, or to be.
+    data_released: u64,
     /// Messages that were handed to the port.
     pub messages_sent: u64,
     /// Messages that found no room.
@@ -61,6 +63,7 @@ impl Uplink {
             free_at: Instant::ZERO,
             slot_ns: 0,
             slot_bytes,
+            data_released: 0,
             messages_sent: 0,
             messages_dropped: 0,
             bypass_sent: 0,
@@ -89,9 +92,7 @@ impl Uplink {
     #[inline]
     pub fn behind(&mut self, dst: MacAddr, control: Control) {
         if self.behind.len() < MAX_MESSAGES {
-            let expedited = self.bypass.iter().filter(|frame| Shim::read(frame).is_ok()).count();
-            let released = self.data_sent + (expedited + self.data.len()) as u64;
-            self.behind.push_back((released, dst, control));
+            self.behind.push_back((self.data_released, dst, control));
         } else {
             self.messages_dropped += 1;
         }
@@ -115,6 +116,7 @@ impl Uplink {
             self.free_at = self.free_at.max(now);
         }
         self.data.push_back(frame);
+        self.data_released += 1;
     }
 
     /// Data that was released and has not left, for the destinations that `which` picks, goes unscheduled frames' way,

@@ -115,7 +115,6 @@ pub(super) fn host(args: HostArgs) -> Outcome {
         (false, true) => Addressing::Move,
         (false, false) => Addressing::Give { addresses: args.address, gateways: args.via },
     };
-    let default = HostConfig::default();
     let options = AgentOptions {
         uplink: args.uplink,
         tap: args.tap,
@@ -125,13 +124,13 @@ pub(super) fn host(args: HostArgs) -> Outcome {
             max_burst: args.k,
             fixed_k: args.fixed_k,
             depth: args.depth,
-            max_outstanding: args.max_outstanding.unwrap_or(default.max_outstanding.max(args.k.into())),
+            max_outstanding: args.max_outstanding.unwrap_or(HostConfig::outstanding_for(args.k)),
             rtt_comp: args.rtt_comp.0,
             bypass_bytes: args.bypass,
             late_max: args.late_max,
             max_queue: args.max_queue,
             max_parked: args.max_parked,
-            ..default
+            ..HostConfig::default()
         },
         unscheduled: args.unscheduled,
         addressing,

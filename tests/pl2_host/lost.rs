@@ -18,7 +18,7 @@ fn sent_one() -> (Rig, Control) {
     (rig, rsv)
 }
 
-/// The only message, and nothing else, that a grant of a second burst leads to.
+/// The messages that a grant of the second burst leads to.
 fn after(grant: &Control, rig: &mut Rig) -> Vec<Control> {
     rig.control(11 * SLOT, grant);
     rig.poll(11 * SLOT).iter().map(|(_, control)| *control).collect()

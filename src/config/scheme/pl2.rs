@@ -71,7 +71,8 @@ pub struct Pl2Options {
     /// D, most reservations of a connection at once ([`DEPTH`]). Default 1. This and what follows is of the
     /// switch's agents.
     pub depth: u8,
-    /// Most slots of one port that are asked for and not used, `k` and more ([`OUTSTANDING`]). Default 32, or `k` if that is more.
+    /// Most slots of one port that are asked for and not used, `k` and more ([`OUTSTANDING`]). Default 32, or `k` if that
+    /// is more.
     pub max_outstanding: u32,
     /// Taken off each wait, up to [`MAX_ROUND_TRIP`]. Default 0.
     pub rtt_comp: Duration,
@@ -233,7 +234,7 @@ impl FilePl2 {
             depth: reader.int("depth", table.depth, DEPTH).unwrap_or(default.depth),
             max_outstanding: reader
                 .int("max_outstanding", table.max_outstanding, OUTSTANDING)
-                .unwrap_or(default.max_outstanding.max(k.into())),
+                .unwrap_or(HostConfig::outstanding_for(k)),
             rtt_comp: reader.text("rtt_comp", table.rtt_comp, time).unwrap_or(default.rtt_comp),
             bypass_bytes: reader
                 .text("bypass_bytes", table.bypass_bytes, |text| text.parse::<Bytes>())

@@ -80,6 +80,12 @@ pub enum HostConfigError {
 }
 
 impl HostConfig {
+    /// [`HostConfig::max_outstanding`] for bursts of up to `max_burst` slots, if nobody says another: the default, or one
+    /// burst if that is more.
+    pub fn outstanding_for(max_burst: u16) -> u32 {
+        HostConfig::default().max_outstanding.max(max_burst.into())
+    }
+
     /// Whether all values are in their ranges.
     ///
     /// # Errors
